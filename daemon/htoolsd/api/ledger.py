@@ -5,7 +5,7 @@ Answers have generations. A call that changes something may name them, and is re
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -86,14 +86,14 @@ class LedgerMethods:
         role=Role.READ,
     )
     async def providers(self) -> object:
-        return [asdict(each) for each in await do(self._worker, lambda ledger: ledger.providers())]
+        return await do(self._worker, lambda ledger: list(map(asdict, ledger.providers())))
 
     @method(
         "Returns the inventories of resource providers, by resource class. Sizes are MiB.",
         role=Role.READ,
     )
     async def inventory(self, provider: _OneProvider = None) -> object:
-        return self._inventories(await self._standings(provider))
+        return await self._of_providers(provider, self._inventories)
 
     @method(
         "Returns the amount of each resource class that is allocated from resource providers, and their"
@@ -101,7 +101,7 @@ class LedgerMethods:
         role=Role.READ,
     )
     async def usage(self, provider: _OneProvider = None) -> object:
-        return list(map(_usages, await self._standings(provider)))
+        return await self._of_providers(provider, lambda found: list(map(_usages, found)))
 
     @method(
         "Sets a provider's inventory of a resource class, in a tag of the node (of the cluster for a pool),"
@@ -166,13 +166,12 @@ class LedgerMethods:
     async def allocations(self, consumer: _OneConsumer = None) -> object:
         cluster = self._sync.cluster_name
 
-        def work(ledger: "Ledger") -> LedgerSnapshot:
-            return ledger.snapshot(
-                None if consumer is None else named.consumer(ledger, consumer, cluster).uuid
-            )
+        def work(ledger: "Ledger") -> list[dict[str, object]]:
+            which = None if consumer is None else named.consumer(ledger, consumer, cluster).uuid
+            contents = ledger.snapshot(which)
+            return [_allocations(each, contents) for each in contents.consumers.values()]
 
-        contents = await do(self._worker, work)
-        return [_allocations(each, contents) for each in contents.consumers.values()]
+        return await do(self._worker, work)
 
     @method(
         "Allocates resources to a consumer, all or nothing, in place of its last claim (replaced). Refused as"
@@ -243,13 +242,12 @@ class LedgerMethods:
         reserves = configured_reserves(synced.desired) if synced else {}
         return [_inventories(each, reserves.get(each.provider.uuid, 0)) for each in standings]
 
-    async def _standings(self, name: str | None) -> tuple[ProviderUsage, ...]:
+    async def _of_providers(self, name: str | None, to_json: Callable[[Iterable[ProviderUsage]], T]) -> T:
         cluster = self._sync.cluster_name
 
-        def work(ledger: "Ledger") -> tuple[ProviderUsage, ...]:
-            return ledger.provider_usages(
-                None if name is None else named.provider(ledger, name, cluster).uuid
-            )
+        def work(ledger: "Ledger") -> T:
+            which = None if name is None else named.provider(ledger, name, cluster).uuid
+            return to_json(ledger.provider_usages(which))
 
         return await do(self._worker, work)
 

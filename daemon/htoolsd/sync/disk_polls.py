@@ -73,7 +73,9 @@ class DiskPolls:
         if model.without_storage is None:
             return
         known, rows = model.storage.disks, {row.name: row for row in model.without_storage.instances}
-        changed = [name for name, row in rows.items() if _differ(row, known.get(name, ()))]
+        changed = await self._sync.compute(
+            lambda: [name for name, row in rows.items() if _differ(row, known.get(name, ()))]
+        )
         # Disks that were asked for in vain are not asked for again at once.
         late = now - self._settings.now.storage_seconds
         asked = {name: each for name, each in self._asked.items() if name in rows and each[1] > late}

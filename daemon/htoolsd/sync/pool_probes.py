@@ -57,8 +57,8 @@ class PoolProbes:
                 nursery.start_soon(measure, unit)
         again = now - max(0.0, seconds - RETRY)  # of a probe that failed
         self._probed |= {unit: (commands[unit], now if unit in found else again) for unit in due}
-        was = used_pools(before.without_reservations)
-        is_now = used_pools(self._sync.model.without_reservations)
+        clusters = before.without_reservations, self._sync.model.without_reservations
+        was, is_now = await self._sync.compute(lambda: [*map(used_pools, clusters)])
         for unit, space in found.items():
             kept[unit] = storage_report({unit: space}, was, is_now, now)
         await self._sync.revise_storage(probes=kept)

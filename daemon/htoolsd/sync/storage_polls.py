@@ -174,13 +174,14 @@ class StoragePolls:
         self._polls.error = None
         self._polls.done += 1
         self._polls.recent.append(round((trio.current_time() - now) * 1000, 3))
-        taken = used_storage(before.cluster), used_storage(after.cluster)
+        taken = await sync.compute(lambda: (used_storage(before.cluster), used_storage(after.cluster)))
         reports = add_reports(after.storage, some, found, taken, now)
         shared = after.storage.shared
         if pools:
             self._shared_asked = now
-            used = used_pools(before.without_reservations), used_pools(after.without_reservations)
-            shared = storage_report(pools, *used, now)
+            clusters = before.without_reservations, after.without_reservations
+            was, is_now = await sync.compute(lambda: [*map(used_pools, clusters)])
+            shared = storage_report(pools, was, is_now, now)
         await sync.revise_storage(reports=reports, shared=shared, kinds=frozenset(kinds))
         self._unfinished = True
 

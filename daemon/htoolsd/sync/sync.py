@@ -55,7 +55,7 @@ from htoolsd.sync.reserved_room import Reservations, update_reservations
 from htoolsd.sync.standby import StandbyFile
 from htoolsd.sync.this_node import ThisNode
 from htoolsd.sync.trigger import Trigger
-from htoolsd.threads import ROW_BYTES, run_by_size
+from htoolsd.threads import ROW_BYTES, Result, run_by_size
 
 _log = structlog.get_logger()
 
@@ -448,6 +448,10 @@ class Sync:
                 self._models.append(self.model)
             if self.model.standby is not before and self.model.cluster:
                 self._standby_file.put(self.model.standby, self.model.cluster)
+
+    async def compute(self, work: Callable[[], Result]) -> Result:
+        """Return the result of work that grows with the cluster, beside the event loop."""
+        return await run_by_size(self._rows() * ROW_BYTES, work)
 
     def _rows(self) -> int:
         return len(self.model.cluster.instances) if self.model.cluster else 0

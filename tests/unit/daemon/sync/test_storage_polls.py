@@ -1,5 +1,7 @@
 """Storage is polled as the configuration demands, and delays nothing."""
 
+import threading
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -14,9 +16,10 @@ from ganeti_htools.model.cluster import Disk
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.world import World, lose_node
+from htoolsd import threads
 from htoolsd.config.settings import Settings
 from htoolsd.events import EventStream
-from htoolsd.sync import storage_polls
+from htoolsd.sync import pool_probes, storage_polls
 from htoolsd.sync.storage_polls import StoragePolls
 from htoolsd.sync.sync import Sync
 from tests.support.configuration import config_data
@@ -321,6 +324,38 @@ async def test_pools_need_no_jobs(autojump_clock: MockClock) -> None:
         await trio.sleep(60)
         assert sync.model.cluster.pools == ()
         assert asked(luxid) == []
+
+
+async def test_event_loop_does_not_add_up_the_disks_of_a_large_cluster(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes 50 ms for 10,000 instances."""
+    used = defaultdict[str, set[int]](set)  # the threads, by function
+
+    def follow(module: Any, name: str) -> None:
+        function = getattr(module, name)
+
+        def work(cluster: object) -> object:
+            used[f"{module.__name__}.{name}"].add(threading.get_ident())
+            return function(cluster)
+
+        monkeypatch.setattr(module, name, work)
+
+    monkeypatch.setattr(threads, "_THREAD_BYTES", 0)
+    for module, name in (
+        (storage_polls, "used_storage"),
+        (storage_polls, "used_pools"),
+        (pool_probes, "used_pools"),
+    ):
+        follow(module, name)
+    shared = Unit(DesiredUnit(StorageType.SHARED_FILE, "/srv/ganeti/shared-file-storage"), 5000, 4000)
+    start = world(**{name: units_of(8000, 8000, shared) for name in ("one", "two", "three")})
+    probed = Pool(DesiredUnit(StorageType.RADOS, "rbd"), 0, probe=("printf", "100 500"))
+    async with ganeti(start) as luxid, following(luxid, ALWAYS | {"pool": (probed,)}):
+        with trio.fail_after(600):
+            while len(used) < 3:
+                await trio.sleep(5)
+    assert threading.get_ident() not in set().union(*used.values())
 
 
 async def test_unanswered_disks_are_not_asked_for_endlessly(autojump_clock: MockClock) -> None:
