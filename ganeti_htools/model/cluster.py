@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.ganeti_version import GanetiVersion
 from ganeti_htools.model.inventory import Inventories, Inventory
+from ganeti_htools.model.node_state import NodeState
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.policy import DEFAULT_IPOLICY, Demand, IPolicy
 from ganeti_htools.model.storage import DesiredUnit, Pool, Unit
@@ -64,7 +65,8 @@ class Node:
     only the reserved amount of a class that Ganeti counts.
 
     ``drained`` and ``powered`` are Ganeti's flags, if the source has them. ``powered`` is None for a node
-    without an out-of-band program. ``uuid`` is empty if the source does not have it.
+    without an out-of-band program. ``silent``: it is in use but does not report, so it counts as offline.
+    ``uuid`` is empty if the source does not have it.
     """
 
     name: str
@@ -90,6 +92,7 @@ class Node:
     storage: tuple[Unit, ...] | None = None
     inventories: Inventories = ()
     drained: bool = False
+    silent: bool = False
     powered: bool | None = None
     uuid: str = ""
     master_candidate: bool | None = None
@@ -105,13 +108,13 @@ class Node:
         return self.offline or self.in_maintenance
 
     @property
-    def condition(self) -> str:
-        """The word for why the node takes no instances, empty if it does."""
+    def state(self) -> NodeState:
+        """Why the node takes no instances. What an administrator has set goes before what was observed."""
         if self.in_maintenance or self.drained:
-            return "in maintenance" if self.in_maintenance else "drained"
-        if self.offline:
-            return "on standby" if standby(self.tags) else "offline"
-        return ""
+            return NodeState.MAINTENANCE if self.in_maintenance else NodeState.DRAINED
+        if self.silent or not self.offline:
+            return NodeState.SILENT if self.silent else NodeState.IN_USE
+        return NodeState.STANDBY if standby(self.tags) else NodeState.OFFLINE
 
 
 @dataclass(frozen=True, slots=True)

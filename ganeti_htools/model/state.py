@@ -17,6 +17,7 @@ from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, by_unit, 
 from ganeti_htools.model.disk_defaults import with_disk_defaults
 from ganeti_htools.model.figures import Figures
 from ganeti_htools.model.node_reservations import node_reservations
+from ganeti_htools.model.node_state import NodeState
 from ganeti_htools.model.placement_rules import PlacementRules
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.types import DiskTemplate, Status
@@ -275,9 +276,9 @@ class State:
         here = np.flatnonzero(which & ~self.forthcoming)
         return here[np.argsort(-self.stamp[here], kind="stable")]
 
-    def condition(self, node: int) -> str:
-        """Return the word for why a node takes no instances; options may count it as offline."""
-        return self.cluster.nodes[node].condition or ("offline" if self.columns.offline[node] else "")
+    def node_state(self, node: int) -> NodeState:
+        """Return why a node takes no instances; options and plans change what counts as offline."""
+        return replace(self.cluster.nodes[node], offline=bool(self.columns.offline[node])).state
 
     def nodes_of(self, index: int) -> tuple[int, ...]:
         """Return the nodes (rows) of an instance, primary first."""

@@ -123,7 +123,7 @@ def _node_table(before: Side, after: Side | None) -> Markup:
 
 
 def _marks(state: State) -> list[str]:
-    words = [state.condition(row) for row in range(len(state.cluster.nodes))]
+    words = [state.node_state(row).word for row in range(len(state.cluster.nodes))]
     return [
         f"✕ {word}" if word else "! fails N+1" if failing else ""
         for word, failing in zip(words, state.columns.fail_n1.tolist(), strict=True)

@@ -220,7 +220,8 @@ def _of_nodes(watched: RowsToWatch, silent: set[str], busy: set[str]) -> Iterato
         yield Attention("maintenance", text, "hmaintain status -D", left)
     for node, group, rows in nodes:
         if rows and node.name not in silent and not node.in_maintenance and SQUEEZING not in node.tags:
-            text = f"{node.name} is {node.condition} and still has {first_names([row.name for row in rows])}"
+            who = first_names([row.name for row in rows])
+            text = f"{node.name} is {node.state.phrase} and still has {who}"
             way = ["hbal", "-D", "-E", "-G", group]
             if all(row.template.mirror is MirrorType.NONE for row in rows):  # which stay there
                 way = ["gnt-node", "modify", f"--{'drained' if node.drained else 'offline'}=no", node.name]

@@ -278,12 +278,11 @@ def _merged(model: Model) -> Model:
     )
     known = (before, model.without_storage) if before and model.without_storage else None
     cluster = _reuse_rows(luxi.parse(answers, known), model.without_storage)
-    silent = (row.values["name"] for row in nodes if row.values.get("offline"))
     merged = replace(
         model,
         answers=answers,
         without_storage=cluster,
-        silent=tuple(name for name in silent if name not in offline),
+        silent=tuple(row.values["name"] for row in nodes if row.values.get("silent")),
         joined={**joined_nodes, **joined},
     )
     return set_storage(merged, model.storage)
@@ -375,7 +374,7 @@ def _with_figures(node: QueryRow, live: QueryRow | None, change: FreeChange) -> 
     # Figures that this version of Ganeti does not know are not needed.
     lacks = any(missing.get(name, MissingReason.UNKNOWN) is not MissingReason.UNKNOWN for name in needed)
     if lacks and _in_use(node):
-        values["offline"] = True
+        values["offline"] = values["silent"] = True
     return QueryRow(values, missing)
 
 

@@ -228,7 +228,7 @@ def _bar(share: float) -> str:
 
 def _node_table(state: State, choice: Choice, suffix: str, width: int) -> _Table:
     columns = state.columns
-    label = max(10, width - 64)
+    label = max(10, width - 65)
     memory, disk, cpu = (SORTS[name](state) for name in ("memory", "disk", "cpu"))  # type: ignore[misc]
 
     def text(row: int) -> str:
@@ -244,12 +244,11 @@ def _node_table(state: State, choice: Choice, suffix: str, width: int) -> _Table
 
 
 def _condition(state: State, row: int) -> str:
-    node = state.cluster.nodes[row]
-    if word := state.condition(row):
-        return "maint." if node.in_maintenance else word
+    if word := state.node_state(row).word:
+        return word
     if state.columns.fail_n1[row]:
         return "N+1"
-    return "master" if node.master else ""
+    return "master" if state.cluster.nodes[row].master else ""
 
 
 def _instance_table(state: State, node: str, suffix: str, width: int) -> _Table:

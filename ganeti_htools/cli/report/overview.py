@@ -105,7 +105,7 @@ def _nodes_json(state: State) -> Iterator[dict[str, object]]:
             "name": node.name,
             "group": state.group_name(row),
             "offline": columns.offline[row],
-            "condition": state.condition(row),
+            "condition": state.node_state(row).word,
             "n1_happy": not columns.fail_n1[row],
             "total_memory": int(columns.t_mem[row]),
             "node_memory": columns.n_mem[row],

@@ -5,13 +5,11 @@ import shutil
 import subprocess
 from dataclasses import replace
 from html import escape
-from typing import Any
 
 import pytest
 
 from ganeti_htools.backends import simu
 from ganeti_htools.model.cluster import Cluster, Group
-from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import printable
 from ganeti_htools.model.moves import Move, NamedMove
 from ganeti_htools.model.types import DiskTemplate
@@ -22,6 +20,7 @@ from ganeti_htools.planning.jobsets import PlannedMove
 from ganeti_htools.planning.view import View
 from tests.support import by_hand
 from tests.support.by_hand import instance
+from tests.unit.model.test_node_state import in_all_states
 from tests.unit.pages.test_markup import Recorder
 
 NAMES = ("<script>alert(1)</script>", "a\"b'c&d", "\u202egnp.\u200f.exe", "x" * 300, "</style><svg onload=x>")
@@ -72,20 +71,10 @@ def test_faults_are_told_in_words(word: str) -> None:
     assert word in page_of(hostile())
 
 
-def test_nodes_have_the_words_of_status() -> None:
-    changes: list[dict[str, Any]] = [
-        {"offline": True, "drained": True},
-        {"offline": True, "tags": ("htools:standby:1",)},
-        {"tags": ("htools:maintenance",)},
-        {"offline": True},
-    ]
-    made = by_hand.cluster({f"n{row}": 1000 for row in range(5)}, [])
-    nodes = [replace(node, **change) for node, change in zip(made.nodes, [*changes, {}], strict=True)]
-    state = derive(replace(made, nodes=tuple(nodes)))
-    words = ["drained", "on standby", "in maintenance", "offline", ""]
-    assert [state.condition(row) for row in range(5)] == [node.condition for node in nodes] == words
-    page = page_of(state.cluster)
-    assert [page.count(f"✕ {word}<") for word in words[:-1]] == [2] * 4
+def test_nodes_have_the_words_of_their_states() -> None:
+    words = ["drained", "standby", "maintenance", "offline", "silent"]
+    page = page_of(in_all_states())
+    assert [page.count(f"✕ {word}<") for word in words] == [2] * 5
 
 
 CLUSTERS = {

@@ -60,7 +60,7 @@ def test_frame_fills_the_smallest_screen(state: State) -> None:
 def test_bars_are_shares_in_use(state: State) -> None:
     row = next(line for line in shown(state, Choice()) if line.startswith("b "))
     assert "[##.....]  30%" in row
-    assert next(line for line in shown(state, Choice()) if line.startswith("c ")).endswith("maint.")
+    assert next(line for line in shown(state, Choice()) if line.startswith("c ")).endswith("maintenance")
 
 
 @pytest.mark.parametrize("kind", SORTS)

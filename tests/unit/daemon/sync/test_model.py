@@ -6,6 +6,7 @@ import pytest
 from ganeti_htools.luxi.client import AnswerError
 from ganeti_htools.luxi.queries import MissingReason, QueryRow
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.node_state import NodeState
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.simulator.logical_units import carry_out
 from ganeti_htools.simulator.world import World
@@ -45,6 +46,7 @@ def test_node_without_needed_figures_is_offline(changes: dict[str, Any], silent:
     made = model(**changes)
     assert made.cluster is not None
     assert made.silent == (("two",) if silent else ())
+    assert (made.cluster.nodes[1].state is NodeState.SILENT) == silent
     assert made.cluster.nodes[1].offline is (silent or changes.get("vm_capable") is False)
 
 
