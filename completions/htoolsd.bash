@@ -156,6 +156,7 @@ END
 --state-of-record none
 --avoid-disk-moves float
 --what-if-lost onenode
+--losses none
 --rules none
 --static-kvm-node-memory integer
 --ganeti-version string

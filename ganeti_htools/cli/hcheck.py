@@ -38,15 +38,16 @@ def run(line: CommandLine) -> int:
     """Read the cluster, check it, report; the exit status. Raises HtoolsError."""
     if line.machine_readable and line.json:
         raise HtoolsError("Only one of --machine-readable and --json can be printed.")
-    if line.rules and (line.machine_readable or line.what_if_lost is not None):
-        raise HtoolsError("--rules cannot go with --machine-readable or --what-if-lost.")
+    what_if = "any" if line.losses else line.what_if_lost
+    if line.rules and (line.machine_readable or what_if is not None):
+        raise HtoolsError("--rules cannot go with --machine-readable, --what-if-lost or --losses.")
     state = make_state(load(line), line)
     movable = view.movable(state, view_of(line), sets=True)
     if line.print_instances:
         say(tables.instance_map("Instances", state))
     say(tables.node_status("Cluster", state, line.print_nodes))
-    if line.what_if_lost is not None:
-        return _what_if_lost(state, line, line.what_if_lost)
+    if what_if is not None:
+        return _what_if_lost(state, line, what_if)
     if line.rules:
         return _rules(state, line)
     return _check(state, movable, line)
@@ -189,7 +190,7 @@ def _what_if_lost(state: State, line: CommandLine, name: str) -> int:
     0 if all come back with their data, 1 if some do not come back, 2 if some come back without data.
     """
     if line.machine_readable:
-        raise HtoolsError("--what-if-lost has no KEY=VALUE form; take --json.")
+        raise HtoolsError("--what-if-lost and --losses have no KEY=VALUE form; take --json.")
     one = name != "any"
     nodes = [view.node(state, name)] if one else np.flatnonzero(~state.columns.offline).tolist()
     lost = []
@@ -201,6 +202,8 @@ def _what_if_lost(state: State, line: CommandLine, name: str) -> int:
     tolerances = {row: redundancy_health.tolerance(state, state.group == row) for row in groups}
     if line.json:
         print_json(losses.as_json(state, lost, tolerances), state.cluster)
+    elif line.verbose >= 1 and line.losses:
+        print(losses.as_table(state, lost), end="")
     elif line.verbose >= 1:
         print(wrapped(losses.as_text(state, lost, tolerances, one or line.verbose > 1)), end="")
     if any(loss.lost for loss in lost):

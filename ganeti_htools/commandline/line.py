@@ -142,6 +142,7 @@ class CommandLine(Values):
         None,
         "show what happens to instances if this node is lost, or each node (any)",
     )
+    losses = switch("show for each node how full the others are after its loss, and who does not come back")
     rules = switch("find rules of tags that contradict each other or that no placement satisfies")
     verbose = Option(1, lambda old, _argument: old + 1, "print more; may be repeated", "v")
     quiet = Option(1, lambda old, _argument: old - 1, "print less; may be repeated", "q", field="verbose")

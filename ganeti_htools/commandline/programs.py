@@ -201,6 +201,7 @@ HCHECK = Program(
         Line.state_of_record,
         Line.avoid_disk_moves,
         Line.what_if_lost,
+        Line.losses,
         Line.rules,
         Line.static_kvm_node_memory,
         Line.ganeti_version,

@@ -1,19 +1,64 @@
-"""Report of ``hcheck --what-if-lost`` about lost nodes, as text and as JSON."""
+"""Report of ``hcheck --what-if-lost`` and ``--losses`` about lost nodes, as text and as JSON."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti_htools.cli.report.health import tolerated
+from ganeti_htools.cli.report.layout import fitting_table, some, wrapped
 from ganeti_htools.engine.redundancy.health import Loss, Tolerance
 from ganeti_htools.engine.redundancy.rule import Means, Recovery
+from ganeti_htools.model.cluster import common_suffix
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.state import State
+from ganeti_htools.model.wording import counted
 
 OUTCOMES = {
     Means.FAILOVER: "fails over to",
     Means.MOVE: "moves to",
     Means.RECREATE: "is recreated, without its data, on",
 }
+
+
+TITLES = {"memory": "Memory", "disk": "Disk", "cpus": "CPUs", "spindles": "Spindles"}
+
+
+def as_table(state: State, losses: Sequence[Loss]) -> str:
+    """Show for each lost node the fullest other node after its loss, by resource, in a row.
+
+    The answer for all nodes stands above the table, the instances that do not come back below it.
+    """
+    suffix = common_suffix(state.cluster)
+
+    def name(node: int) -> str:
+        return state.cluster.nodes[node].name.removesuffix(suffix)
+
+    def cell(loss: Loss, resource: str) -> str:
+        if resource not in loss.fullest:
+            return "-"
+        node, share = loss.fullest[resource]
+        return f"{share:4.0%} {name(node)}"
+
+    fatal = [loss for loss in losses if loss.lost]
+    answer = f"Each of {counted(len(losses), 'node')} can be lost: all instances come back"
+    if fatal:
+        gone = counted(sum(loss.lost for loss in fatal), "instance")
+        answer = f"{len(fatal)} of {counted(len(losses), 'node')} cannot be lost: {gone} would not come back"
+    elif any(loss.recreated for loss in losses):
+        answer += ", but some without their data"
+    rows = [(name(loss.node), *(cell(loss, resource) for resource in TITLES)) for loss in losses]
+    table = fitting_table(("Lost", *TITLES.values()), rows, [False] * 5)
+    notes = []
+    for loss in losses:
+        for which, means in ((False, "do not come back"), (True, "come back without their data")):
+            names = [
+                _instance(state, each)
+                for each in loss.recoveries
+                if not _restarted(each) and (each.node != NOWHERE) is which
+            ]
+            if names:
+                notes.append(f"Without {name(loss.node)}, {means}: {some(names)}\n")
+    title = wrapped(f"{answer}. The fullest other node after each loss:\n")
+    return title + table + wrapped("".join(notes))
 
 
 def as_text(
@@ -82,6 +127,10 @@ def _loss_json(state: State, loss: Loss) -> dict[str, Any]:
         "without_data": loss.recreated,
         "not_back": loss.lost,
         "unmirrored": loss.unmirrored,
+        "fullest": {
+            resource: {"node": state.names([node])[0], "percent": round(100 * share, 1)}
+            for resource, (node, share) in loss.fullest.items()
+        },
         "instances": [
             {
                 "name": _instance(state, recovery),

@@ -293,6 +293,6 @@ class Regrouping:
         elsewhere = (state.snode != NOWHERE) & (state.group[state.snode] != group)
         between = here & elsewhere & ~state.forthcoming
         for node in sorted_unique(state.pnode[between]).tolist():
-            for recovery in recoveries(state, node):
+            for recovery in recoveries(state.copy(), node):
                 found[recovery.instance] = recovery.node == NOWHERE
         return found

@@ -1,14 +1,15 @@
 """Health of a cluster: nodes that fail N+1, and losses that it would not survive (``hcheck(1)``)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ganeti_htools.engine.redundancy.assessment import assess
-from ganeti_htools.engine.redundancy.recoverability import recoveries
+from ganeti_htools.engine.redundancy.recoverability import recoveries, takers
 from ganeti_htools.engine.redundancy.rule import Means, Recovery, recover
-from ganeti_htools.model.columns import NOWHERE, Bools, sorted_unique
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, sorted_unique
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 
@@ -39,11 +40,15 @@ class RedundancyHealth:
 class Loss:
     """A node (row) that is lost: where each of its instances comes back, and how many others lose their
     secondary.
+
+    ``fullest`` has for each resource the fullest node (row) that takes instances afterwards, with the used
+    share.
     """
 
     node: int
     recoveries: tuple[Recovery, ...]
     unmirrored: int
+    fullest: Mapping[str, tuple[int, float]]
 
     @property
     def lost(self) -> int:
@@ -124,7 +129,33 @@ def total(parts: Sequence[RedundancyHealth], capacity: bool = True) -> Redundanc
 def lose(state: State, node: int) -> Loss:
     """Lose a node: the recovery of each of its instances. No other offline node takes any."""
     unmirrored = int(np.count_nonzero((state.snode == node) & ~state.forthcoming))
-    return Loss(node, tuple(recoveries(state, node)), unmirrored)
+    after = state.copy()
+    found = tuple(recoveries(after, node))
+    rows = np.flatnonzero(takers(state, node))
+    shares = used_shares(after.columns.take(rows)) if len(rows) else {}
+    fullest = {name: (int(rows[each.argmax()]), float(each.max())) for name, each in shares.items()}
+    return Loss(node, found, unmirrored, fullest)
+
+
+def used_shares(columns: Columns) -> dict[str, Floats]:
+    """Compute the used share of each resource on each node; the limits of CPUs and spindles are the policy's.
+
+    Nodes with exclusive storage have the spindles that they report. Where there is nothing to use, it is 0.
+    """
+    exclusive = columns.excl_stor
+    resources: dict[str, tuple[Any, Any]] = {
+        "memory": (columns.t_mem - columns.unallocated, columns.t_mem),
+        "disk": (columns.t_dsk - columns.f_dsk, columns.t_dsk),
+        "cpus": (columns.u_cpu, columns.t_cpu * columns.vcpu_ratio),
+        "spindles": (
+            np.where(exclusive, columns.t_spindles - columns.f_spindles, columns.inst_spindles),
+            np.where(exclusive, columns.t_spindles, columns.hi_spindles),
+        ),
+    }
+    return {
+        name: np.divide(used, total, out=np.zeros(len(exclusive)), where=total > 0)
+        for name, (used, total) in resources.items()
+    }
 
 
 def tolerance(state: State, scope: Bools) -> Tolerance:

@@ -35,15 +35,22 @@ def unrecoverable_rows(state: State, scope: Bools, redundancy: Assessment | None
     state = replace(state, stamp=np.arange(len(state.pnode)))
     redundancy = redundancy or assess(state, scope & ~state.columns.offline, PlacementOptions())
     for node in _unproved(state, scope, redundancy):
-        for recovery in recoveries(state, node):
+        for recovery in recoveries(state.copy(), node):
             if recovery.node == NOWHERE:
                 yield recovery.instance
 
 
 def recoveries(state: State, node: int) -> Iterator[Recovery]:
-    """Find the recovery of each instance of a lost node; the state is not changed."""
+    """Find the recovery of each instance of a lost node, one after the other, on this state, in place."""
     up = ~state.columns.offline
-    return recover(state.copy(), node, up & (state.group == state.group[node]), up, every=True)
+    return recover(state, node, up & (state.group == state.group[node]), up, every=True)
+
+
+def takers(state: State, node: int) -> Bools:
+    """Mark the nodes that take the instances of a lost node."""
+    found: Bools = (state.group == state.group[node]) & ~state.columns.offline
+    found[node] = False
+    return found
 
 
 def describe_lost(state: State, rows: Sequence[int]) -> str:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ganeti_htools import streams
 from ganeti_htools.backends import simu, text
 from ganeti_htools.cli import hcheck
 from ganeti_htools.model.cluster import Cluster, Group
@@ -138,6 +139,30 @@ def test_storage_that_is_wrong_is_a_warning_and_no_failure(
     told, warned = capsys.readouterr()
     report = json.loads(told)
     assert (report["healthy"], report["storage"]["full"], warned) == (True, 1, "")
+
+
+def test_table_of_losses_fits_80_columns(
+    tmp_path: Path, healthy: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = {node.name: f"{node.name}.a-rather-long-name-{node.name}" for node in healthy.nodes}
+    nodes = tuple(replace(node, name=long[node.name]) for node in healthy.nodes)
+    moved = tuple(
+        replace(each, pnode=long[each.pnode], snode=each.snode and long[each.snode])
+        for each in healthy.instances
+    )
+    monkeypatch.setattr(streams, "width", lambda: 80)
+    assert run(tmp_path, replace(healthy, nodes=nodes, instances=moved), "--losses") == 2
+    shown = capsys.readouterr().out
+    assert "Spindles" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_losses_are_those_of_any_node(
+    tmp_path: Path, healthy: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, healthy, "--losses", "--json") == run(tmp_path, healthy, "--what-if-lost=any") == 2
+    shown = json.loads(capsys.readouterr().out.partition("\nWithout")[0])
+    assert [each["node"] for each in shown["lost"]] == ["n0", "n1", "n2"]
 
 
 def test_data_that_is_lost_is_told_first(

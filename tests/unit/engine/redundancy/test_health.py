@@ -1,9 +1,10 @@
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 
 from ganeti_htools.engine.redundancy import health as redundancy_health
-from ganeti_htools.engine.redundancy.health import RedundancyHealth, Tolerance
+from ganeti_htools.engine.redundancy.health import RedundancyHealth, Tolerance, used_shares
 from ganeti_htools.engine.redundancy.rule import Means, Recovery
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -87,6 +88,28 @@ def test_a_lost_node_sends_each_instance_where_it_can_go() -> None:
     assert {recovery.node for recovery in loss.recoveries} <= {1, 2}
     assert loss.unmirrored == 0
     assert redundancy_health.lose(state, 1).unmirrored == 1
+
+
+def test_the_fullest_other_node_after_a_loss() -> None:
+    rows = [instance("m", DRBD, "n0", "n1", mem=3000), instance("s", EXT, "n0", mem=1000)]
+    state = state_of(rows, sizes=(10_000, 10_000, 5000))
+    loss = redundancy_health.lose(state, 0)
+    assert [recovery.node for recovery in loss.recoveries] == [1, 2]
+    used = {node: shares["memory"][node] for node in (1, 2) for shares in [used_shares(state.columns)]}
+    memory = (1, used[1] + 0.3), (2, used[2] + 0.2)
+    assert loss.fullest["memory"] == pytest.approx(max(memory, key=lambda each: each[1]))
+    assert redundancy_health.lose(state, 2).fullest["memory"][0] == 0
+    state.columns.offline[1:] = True
+    assert redundancy_health.lose(state, 0).fullest == {}
+
+
+def test_used_shares_of_a_node_without_the_resource_are_0() -> None:
+    columns = state_of([instance("m", DRBD, "n0", "n1")]).columns
+    columns.t_dsk[0] = columns.hi_spindles[0] = columns.t_cpu[0] = 0
+    columns.vcpu_ratio[1] = -1  # no limit
+    shares = used_shares(columns)
+    assert [shares[name][0] for name in ("disk", "spindles", "cpus")] == [0, 0, 0]
+    assert shares["cpus"][1] == 0 < shares["spindles"][1]
 
 
 def test_what_finds_no_room_does_not_come_back_but_the_rest_does() -> None:
