@@ -85,7 +85,7 @@ def ends(
         yield from ends(after, members[1:], leaving, empty, exchange)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(described=cases, seed=st.integers(0, 1 << 40), empty=st.booleans())
 def test_set_leaves_for_the_best_place(described: Cluster, seed: int, empty: bool) -> None:
     """Only one set may move. A single member that is elsewhere joins the others."""

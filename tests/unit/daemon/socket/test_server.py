@@ -143,7 +143,9 @@ async def test_refusal_from_a_thread_leaves_no_garbage() -> None:
         (b"x" * 1001, "bad-message"),
     ],
 )
-async def test_disconnects_after_data_that_is_not_a_call(message: bytes, kind: str) -> None:
+async def test_disconnects_after_data_that_is_not_a_call(
+    message: bytes, kind: str, autojump_clock: MockClock
+) -> None:
     peer = MemoryPeer()
     async with served(server_with(echo), peer):
         await peer.say(message)
