@@ -97,6 +97,7 @@ END
 --on-change choices=replan,stop
 --no-wait none
 --wait-for-nodes none
+--move-diskless none
 --worst-group none
 --all-groups none
 --avoid-disk-moves float

@@ -223,6 +223,7 @@ class CommandLine(Values):
     front = value(kinds.PLANS, 0, "show up to N plans, from cheap to even", takes=Takes.OPTIONAL)
     pick = value(kinds.PLAN, 0, "make plan K of --front")
     no_instance_moves = switch("only change secondary nodes, which does not touch running instances")
+    move_diskless = switch("also move diskless instances")
     evac_mode = switch("only move instances off offline and drained nodes", "E")
     restricted_migration = switch("migrate only off offline and drained nodes")
     no_simulation = switch("do not try whether balancing would help")

@@ -20,6 +20,7 @@ def view_of(line: CommandLine) -> View:
         static_kvm_node_memory=line.static_kvm_node_memory,
         select_instances=line.select_instances,
         exclude_instances=line.exclude_instances,
+        move_diskless=line.move_diskless,
         ignore_dynu=line.ignore_dynu,
     )
 

@@ -281,6 +281,7 @@ HBAL = Program(
         *_SIMULATED,
         *_LIVE,
         *_WATCHED,
+        Line.move_diskless,
         Line.worst_group,
         Line.all_groups,
         Line.avoid_disk_moves,

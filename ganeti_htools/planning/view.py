@@ -11,8 +11,11 @@ from ganeti_htools.model.cluster import Cluster, Instance, without_loads
 from ganeti_htools.model.columns import NOWHERE, Bools, by_unit
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import DataError, HtoolsError
-from ganeti_htools.model.figures import Figures
+from ganeti_htools.model.figures import TEMPLATE_CODE, Figures
 from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate
+
+_DISKLESS = TEMPLATE_CODE[DiskTemplate.DISKLESS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +29,7 @@ class View:
     * ``static_kvm_node_memory``: MiB that a KVM node needs for itself; 0 uses the reported value.
     * ``select_instances``: the only instances that may move, if any are given.
     * ``exclude_instances``: instances that may not move.
+    * ``move_diskless``: instances without disks may move too.
     * ``ignore_dynu``: take the utilisation of all instances for 0.
     """
 
@@ -36,6 +40,7 @@ class View:
     static_kvm_node_memory: int = 4096
     select_instances: tuple[str, ...] = ()
     exclude_instances: tuple[str, ...] = ()
+    move_diskless: bool = False
     ignore_dynu: bool = False
 
     def __post_init__(self) -> None:
@@ -83,11 +88,13 @@ def without_options(state: State, cluster: Cluster) -> Cluster:
 
 
 def movable(state: State, view: View, sets: bool = False) -> Bools:
-    """Return which instances may move within their group: selected, with both nodes in one group.
+    """Return which instances balancing may move: selected, with both nodes in one group.
 
-    With ``sets`` also those that stay together with others. Raises HtoolsError for unknown names.
+    Ganeti's tools balance no diskless instances. With ``sets`` also those that stay together with others.
+    Raises HtoolsError for unknown names.
     """
-    return selected(state, view, sets) & ~across_groups(state)
+    found = selected(state, view, sets) & ~across_groups(state)
+    return found if view.move_diskless else found & (state.template != _DISKLESS)
 
 
 def selected(state: State, view: View, sets: bool = False) -> Bools:

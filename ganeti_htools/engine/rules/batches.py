@@ -197,8 +197,7 @@ def batches_of(state: State, movable: Bools, unmirrored: bool = False) -> tuple[
 def balanced(state: State) -> tuple[Bools, Bools, Bools]:
     """Mark the instances that can be balanced: with a secondary, on storage that all nodes see, and alone.
 
-    Diskless instances are not balanced, although they could be. Ganeti does not move forthcoming instances
-    without a mirror.
+    Ganeti does not move forthcoming instances without a mirror.
     """
     templates, kinds = list(DiskTemplate), list(MirrorType)
     mirrors = np.array([kinds.index(template.mirror) for template in templates])[state.template]
@@ -207,7 +206,7 @@ def balanced(state: State) -> tuple[Bools, Bools, Bools]:
     )
     return (
         internal & (state.snode != NOWHERE),
-        external & (state.template != templates.index(DiskTemplate.DISKLESS)),
+        external,
         alone & ~state.forthcoming,
     )
 

@@ -11,7 +11,7 @@ from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
-from ganeti_htools.model.types import MirrorType
+from ganeti_htools.model.types import DiskTemplate, MirrorType
 from ganeti_htools.planning import view
 
 
@@ -48,7 +48,9 @@ def reason_to_stay(state: State, index: int, movable: Bools) -> str | None:
     if view.across_groups(state)[index]:
         return "its nodes are in two node groups"
     if not movable[index]:
-        return placement_rules.reason_to_stay(state, index) or "the options leave it out"
+        diskless = state.cluster.instances[index].template is DiskTemplate.DISKLESS
+        left_out = "the options leave it out" + " (diskless: --move-diskless moves it)" * diskless
+        return placement_rules.reason_to_stay(state, index) or left_out
     return None if state.cluster.instances[index].auto_balance else "auto_balance is off"
 
 

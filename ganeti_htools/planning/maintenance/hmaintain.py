@@ -454,7 +454,7 @@ def _end(
     found = returning.return_home(state, homes, movable, placement, options.check_redundancy, reporter)
     moving = {moved.instance for moved in found.moved} | {index for index, _ in found.refused}
     if options.balance:
-        found = returning.balance(state, rows, movable, placement)
+        found = returning.balance(state, rows, view.movable(state, options.view, sets=True), placement)
     forgotten = tuple(index for index in concerned if index not in moving)
     lost = lost_names(state) | lost_names(found.state) if options.check_redundancy else frozenset[str]()
     return MaintenancePlan(state, options, found, rows, (), lost, forgotten)

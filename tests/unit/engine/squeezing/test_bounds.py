@@ -12,6 +12,7 @@ from ganeti_htools.engine.squeezing.power_plan import PowerPlan, Wishes
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.planning.view import View, movable
 from tests.support import by_hand
 from tests.support.by_hand import instance
 
@@ -25,14 +26,14 @@ SIZES = dict.fromkeys(("n0", "n1", "n2", "n3", "n4"), 10_000)
 
 def group_of(cluster: Cluster) -> PowerGroup:
     state = derive(cluster)
-    everyone, everywhere = np.ones(len(state.pnode), np.bool_), np.ones(len(state.group), np.bool_)
-    return power_group(state, everywhere, everyone, NOTHING, NOTHING)
+    return power_group(state, np.ones(len(state.group), np.bool_), movable(state, View()), NOTHING, NOTHING)
 
 
 def test_diskless_instance_strands_its_node() -> None:
     rows = [*ROWS, instance("e", DiskTemplate.DISKLESS, "n4")]
     group = group_of(by_hand.cluster(SIZES, rows))
-    assert [group.stranded([node]) is None for node in range(5)] == [True, True, True, True, False]
+    hopeless = [group.infeasible([node], True, NOTHING) for node in range(5)]
+    assert [why is None for why in hopeless] == [True, True, True, True, False]
 
 
 def with_processors(*tags: str) -> Cluster:
