@@ -457,7 +457,7 @@ END
 -h,--help none
 --version none
 --socket file
-choices=status,refresh,storage,methods,plans,plan,execute,resume,cancel,forget,setup,top,check,metrics,report,notify,policies,run,history,why,providers,inventory,usage,allocations,claim,candidates,release,glossary,decide,make-room 1 1
+choices=status,refresh,storage,methods,setup,top,check,metrics,report,notify,glossary,plans,plan,execute,resume,cancel,forget,policies,run,history,why,decide,make-room,providers,inventory,usage,allocations,claim,candidates,release 1 1
 END
             ;;
         'htoolsctl status') cat <<'END'
@@ -482,52 +482,6 @@ END
 -h,--help none
 --json none
 --wide none
-END
-            ;;
-        'htoolsctl plans') cat <<'END'
--h,--help none
---json none
---wide none
---waiting none
---failed none
-END
-            ;;
-        'htoolsctl plan') cat <<'END'
--h,--help none
---json none
---wide none
-oneplan 1 1
-END
-            ;;
-        'htoolsctl execute') cat <<'END'
--h,--help none
---json none
---wide none
-oneplan 1 1
---wait-for-nodes none
-END
-            ;;
-        'htoolsctl resume') cat <<'END'
--h,--help none
---json none
---wide none
-oneplan 1 1
---wait-for-nodes none
-END
-            ;;
-        'htoolsctl cancel') cat <<'END'
--h,--help none
---json none
---wide none
-oneplan 1 1
---now none
-END
-            ;;
-        'htoolsctl forget') cat <<'END'
--h,--help none
---json none
---wide none
-oneplan 1 1
 END
             ;;
         'htoolsctl setup') cat <<'END'
@@ -576,6 +530,59 @@ END
 --test none
 END
             ;;
+        'htoolsctl glossary') cat <<'END'
+-h,--help none
+--json none
+--wide none
+choices=columns,drained,exclusion-tag,forthcoming,home,in-maintenance,instance-policy,ipolicy,location-tag,migration-tag,mirrored,model,node-group,primary,roll,row,secondary,shape,silent-node,source,standard-instance,standby-node,state,default-unit,desired-unit,partition,pool,storage-unit,unit,custom-class,demand,inventory,limit,reserved-memory,resource,resource-class,spindle,admissible,assessment,conflicting,fatal-loss,fragile,GN1,global-N+1,healthy,loss,loss-batch,N+1,not-redundant,suspect,unhealthy,unrecoverable,weakly-unhealthy,component,cpu_load_cv,disk_load_cv,free_disk_cv,free_disk_cv_forth,free_mem_cv,free_mem_cv_forth,load-score,location_exclusion_score,location_score,mem_load_cv,n1_cnt,net_load_cv,offline_all_cnt,offline_pri_cnt,pri_tags_score,relative-load,reserved_mem_cv,reserved_mem_rtotal,score,spindles_cv,spindles_cv_forth,vcpu_ratio_cv,vcpu_ratio_cv_forth,FailCPU,FailDisk,FailDiskCount,FailInternal,FailMem,FailMig,FailN1,FailResource,FailRule,FailSpindles,FailTags,candidate,cost,f,failover,fa,failover-to,front,m,move,move-kind,r,replace-secondary,step,interrupted,job,jobset,phase,plan,review,run,decision,fallback,iallocator,next-best-group,ranking,request,role,allocation,behind,beyond,candidate-of-a-claim,capacity,claim,conflict,consumer,generation,ledger,promise,provider,resource-provider,back-off,budget,condition,cool-down,held-back,hold,mode,policy,remedy,round,shadow,switched-off,trigger,begun,changed,done,dry-run,failed,lost,proposed,stopped,test,would-act,budget-condition,data-condition,drained-condition,failures-condition,gain-condition,hold-condition,hours-condition,jobs-condition,mode-condition,others-condition,plan-condition,silent-condition,watcher-condition,alias,batch,bound,desired-state,displaced,peer,placement,reconciliation,reporter,reservation,response,review-function,trial 1 1
+END
+            ;;
+        'htoolsctl plans') cat <<'END'
+-h,--help none
+--json none
+--wide none
+--waiting none
+--failed none
+END
+            ;;
+        'htoolsctl plan') cat <<'END'
+-h,--help none
+--json none
+--wide none
+oneplan 1 1
+END
+            ;;
+        'htoolsctl execute') cat <<'END'
+-h,--help none
+--json none
+--wide none
+oneplan 1 1
+--wait-for-nodes none
+END
+            ;;
+        'htoolsctl resume') cat <<'END'
+-h,--help none
+--json none
+--wide none
+oneplan 1 1
+--wait-for-nodes none
+END
+            ;;
+        'htoolsctl cancel') cat <<'END'
+-h,--help none
+--json none
+--wide none
+oneplan 1 1
+--now none
+END
+            ;;
+        'htoolsctl forget') cat <<'END'
+-h,--help none
+--json none
+--wide none
+oneplan 1 1
+END
+            ;;
         'htoolsctl policies') cat <<'END'
 -h,--help none
 --json none
@@ -606,6 +613,34 @@ END
 --json none
 --wide none
 oneinstance 1 1
+END
+            ;;
+        'htoolsctl decide') cat <<'END'
+-h,--help none
+--json none
+--wide none
+file 1 1
+--alternates integer
+--make-room none
+--max-moves integer
+--max-copy integer
+--claim none
+END
+            ;;
+        'htoolsctl make-room') cat <<'END'
+-h,--help none
+--json none
+--wide none
+string 1 1
+--memory integer
+--disk integer
+--vcpus integer
+--spindles integer
+--disk-template choices=diskless,file,sharedfile,plain,blockdev,drbd,rbd,ext,gluster
+--tags string
+--group onegroup
+--max-moves integer
+--max-copy integer
 END
             ;;
         'htoolsctl providers') cat <<'END'
@@ -669,41 +704,6 @@ END
 oneinstance 1 1
 END
             ;;
-        'htoolsctl glossary') cat <<'END'
--h,--help none
---json none
---wide none
-choices=columns,drained,exclusion-tag,forthcoming,home,in-maintenance,instance-policy,ipolicy,location-tag,migration-tag,mirrored,model,node-group,primary,roll,row,secondary,shape,silent-node,source,standard-instance,standby-node,state,default-unit,desired-unit,partition,pool,storage-unit,unit,custom-class,demand,inventory,limit,reserved-memory,resource,resource-class,spindle,admissible,assessment,conflicting,fatal-loss,fragile,GN1,global-N+1,healthy,loss,loss-batch,N+1,not-redundant,suspect,unhealthy,unrecoverable,weakly-unhealthy,component,cpu_load_cv,disk_load_cv,free_disk_cv,free_disk_cv_forth,free_mem_cv,free_mem_cv_forth,load-score,location_exclusion_score,location_score,mem_load_cv,n1_cnt,net_load_cv,offline_all_cnt,offline_pri_cnt,pri_tags_score,relative-load,reserved_mem_cv,reserved_mem_rtotal,score,spindles_cv,spindles_cv_forth,vcpu_ratio_cv,vcpu_ratio_cv_forth,FailCPU,FailDisk,FailDiskCount,FailInternal,FailMem,FailMig,FailN1,FailResource,FailRule,FailSpindles,FailTags,candidate,cost,f,failover,fa,failover-to,front,m,move,move-kind,r,replace-secondary,step,interrupted,job,jobset,phase,plan,review,run,decision,fallback,iallocator,next-best-group,ranking,request,role,allocation,behind,beyond,candidate-of-a-claim,capacity,claim,conflict,consumer,generation,ledger,promise,provider,resource-provider,back-off,budget,condition,cool-down,held-back,hold,mode,policy,remedy,round,shadow,switched-off,trigger,begun,changed,done,dry-run,failed,lost,proposed,stopped,test,would-act,budget-condition,data-condition,drained-condition,failures-condition,gain-condition,hold-condition,hours-condition,jobs-condition,mode-condition,others-condition,plan-condition,silent-condition,watcher-condition,alias,batch,bound,desired-state,displaced,peer,placement,reconciliation,reporter,reservation,response,review-function,trial 1 1
-END
-            ;;
-        'htoolsctl decide') cat <<'END'
--h,--help none
---json none
---wide none
-file 1 1
---alternates integer
---make-room none
---max-moves integer
---max-copy integer
---claim none
-END
-            ;;
-        'htoolsctl make-room') cat <<'END'
--h,--help none
---json none
---wide none
-string 1 1
---memory integer
---disk integer
---vcpus integer
---spindles integer
---disk-template choices=diskless,file,sharedfile,plain,blockdev,drbd,rbd,ext,gluster
---tags string
---group onegroup
---max-moves integer
---max-copy integer
-END
-            ;;
         'htoolsd') cat <<'END'
 -h,--help none
 --socket file
@@ -733,7 +733,7 @@ _htoolsd_plans() {
             socket=(--socket "${COMP_WORDS[number + 1]/#=/${COMP_WORDS[number + 2]}}")
         fi
     done
-    "$1" "${socket[@]}" plans 2>/dev/null | sed '1d; s/ .*//'
+    "$1" "${socket[@]}" plans 2>/dev/null | sed -n '0,/^Plan /d; s/ .*//p'
 }
 
 # Complete a value of a kind.
@@ -758,7 +758,7 @@ _htoolsd_value() {
 }
 
 _htoolsd() {
-    local program=${1##*/} current=${COMP_WORDS[COMP_CWORD]} option= attached= names kind
+    local program=${1##*/} current=${COMP_WORDS[COMP_CWORD]} option= attached= names kind typed
     local -a words=() split=()
     COMPREPLY=()
     [[ $program != htools ]] || program=${HTOOLS:-htools}
@@ -788,6 +788,13 @@ _htoolsd() {
             IFS=, read -ra split <<<"$names"
             words+=("${split[@]}")
         elif [[ $current != -* ]]; then
+            if [[ $names == choices=* ]]; then
+                for typed in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+                    [[ ,${names#*=}, != *,"$typed",* ]] || continue 2
+                done
+                _htoolsd_value "$names" "$current"
+                return
+            fi
             _htoolsd_value "$names" "$current"
             words+=("${COMPREPLY[@]}")
         fi

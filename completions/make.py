@@ -45,7 +45,7 @@ _htoolsd_plans() {
             socket=(--socket "${COMP_WORDS[number + 1]/#=/${COMP_WORDS[number + 2]}}")
         fi
     done
-    "$1" "${socket[@]}" plans 2>/dev/null | sed '1d; s/ .*//'
+    "$1" "${socket[@]}" plans 2>/dev/null | sed -n '0,/^Plan /d; s/ .*//p'
 }
 
 # Complete a value of a kind.
@@ -70,7 +70,7 @@ _htoolsd_value() {
 }
 
 _htoolsd() {
-    local program=${1##*/} current=${COMP_WORDS[COMP_CWORD]} option= attached= names kind
+    local program=${1##*/} current=${COMP_WORDS[COMP_CWORD]} option= attached= names kind typed
     local -a words=() split=()
     COMPREPLY=()
     [[ $program != htools ]] || program=${HTOOLS:-htools}
@@ -100,6 +100,13 @@ _htoolsd() {
             IFS=, read -ra split <<<"$names"
             words+=("${split[@]}")
         elif [[ $current != -* ]]; then
+            if [[ $names == choices=* ]]; then
+                for typed in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+                    [[ ,${names#*=}, != *,"$typed",* ]] || continue 2
+                done
+                _htoolsd_value "$names" "$current"
+                return
+            fi
             _htoolsd_value "$names" "$current"
             words+=("${COMPREPLY[@]}")
         fi

@@ -30,6 +30,7 @@ import orjson
 
 from ganeti_htools.backends.fields import excerpt
 from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.model.wording import did_you_mean
 
 # From the name of a value, for errors, and the value in the document to the typed value. Raises DataError.
 Reader = Callable[[str, Any], Any]
@@ -157,7 +158,6 @@ class RecordReader:
     def _record(self, cls: Any) -> Reader:
         readers = {key: self._reader(hint) for key, hint in get_type_hints(cls, include_extras=True).items()}
         needed = {key: None for key in readers if key not in _defaults(cls)}
-        known = ", ".join(readers)
 
         def read(where: str, value: Any) -> Any:
             if type(value) is list and hasattr(cls, "_fields") and len(value) <= len(readers):
@@ -167,7 +167,7 @@ class RecordReader:
             found = _read_all(
                 (key, readers[key], _within(where, key), each)
                 if key in readers
-                else (key, _refuse, f"{where}: unknown key '{key}'; expected one of {known}", each)
+                else (key, _refuse, _unknown(where, key, readers), each)
                 for key, each in (needed | value).items()
                 if self.strict or key in readers
             )
@@ -237,6 +237,11 @@ def _read_all(parts: Iterable[tuple[Any, Reader, str, Any]]) -> dict[Any, Any]:
 
 def _within(where: str, text: str) -> str:
     return f"{where}: {text}" if where else text
+
+
+def _unknown(where: str, key: str, known: Iterable[str]) -> str:
+    expected = did_you_mean(key, known) or f"expected one of {', '.join(known)}"
+    return f"{where}: unknown key '{key}'; {expected}"
 
 
 def _refuse(where: str, _value: Any) -> Any:

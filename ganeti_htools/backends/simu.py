@@ -97,5 +97,5 @@ def _unit(text: str) -> Unit:
         raise DataError(f"expected TYPE,KEY,SIZE, not {values.quote(text)}")
     kind, key, size = fields
     unit = units.parse_named_unit(kind, key)
-    space = values.read(values.size, size, str(unit), "size")
+    space = values.read(values.binary_size, size, str(unit), "size")
     return Unit(unit, space, space)

@@ -102,6 +102,11 @@ def size(text: str) -> int:
     raise DataError(f"cannot parse string {quote(text)}, expected a size such as 8g, at most {MAX_MIB} MiB")
 
 
+def binary_size(text: str) -> int:
+    """MiB as :func:`size` reads them, but ``M G T`` are binary as well. For options that Debian's lack."""
+    return size(text.lower() if re.fullmatch(r"[\s0-9]*[MGT]", text) else text)
+
+
 def duration(text: str) -> float:
     """Read seconds from a number and a unit: s, min (or m), h or d; no unit is seconds. Raises DataError."""
     match = _DURATION.fullmatch(text)

@@ -75,6 +75,7 @@ def run(line: CommandLine) -> None:
 def _make_room(line: CommandLine, state: State, request: Request, options: PlacementOptions) -> None:
     """Print the moves that make room for the new instance. Raises HtoolsError for other requests."""
     from ganeti_htools.cli.report import room  # seldom needed
+    from ganeti_htools.cli.report.moves import limits
     from ganeti_htools.planning import making_room
 
     if not isinstance(request, Allocate):
@@ -86,6 +87,8 @@ def _make_room(line: CommandLine, state: State, request: Request, options: Place
         print_json(found)
     else:
         print(wrapped(room.text(harmless(found), commands=True)), end="")
+        for text in limits(line.max_moves, line.max_copy) if found["steps"] else ():
+            print(text)
 
 
 def _settled(state: State, new_first: bool) -> Cluster:

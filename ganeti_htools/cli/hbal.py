@@ -13,6 +13,7 @@ from ganeti_htools.cli.report import balance as balance_report
 from ganeti_htools.cli.report import health, tables
 from ganeti_htools.cli.report.balance import After, Before, GroupReport, StepLines
 from ganeti_htools.cli.report.layout import wrapped
+from ganeti_htools.cli.report.moves import limits
 from ganeti_htools.cli.report.page import check_page, write_page
 from ganeti_htools.cli.report.records import policy_record
 from ganeti_htools.cli.report.script import give_commands, job_script
@@ -30,6 +31,7 @@ from ganeti_htools.model.cluster import Cluster, common_suffix
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
+from ganeti_htools.model.wording import did_you_mean
 from ganeti_htools.planning import view
 from ganeti_htools.planning.balancing import hbal as planning
 from ganeti_htools.planning.balancing.hbal import BalancingPlan, GroupPlan, HbalOptions
@@ -129,6 +131,8 @@ def _balance(
         after = _after(part, before)
         if not balanced:
             tell(*map(wrapped, balance_report.about_plan(before, after, line.verbose)))
+            for text in limits(line.max_moves, line.max_copy, line.max_time):
+                tell(text)
             if options.repair_rules:
                 tell(health.broken_rules_text(part.after, broken_rules(part.after)).rstrip())
         stranded = _stranded(part, options, line)
@@ -246,7 +250,8 @@ def _select_groups(state: State, options: HbalOptions) -> Sequence[tuple[str, Bo
         warn(error.title)
         for name in error.names:
             warn(f"  {name}")
-        hint = "expected --group=NAME, --worst-group or --all-groups"
+        nearest = did_you_mean(options.group, error.names) if options.group else ""
+        hint = nearest or "expected --group=NAME, --worst-group or --all-groups"
         raise HtoolsError("Aborting.", hint) from None
 
 

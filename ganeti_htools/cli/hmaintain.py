@@ -16,6 +16,7 @@ from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.plans import execution_of, view_of
 from ganeti_htools.commandline.programs import HMAINTAIN
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.wording import did_you_mean
 from ganeti_htools.planning.maintenance import hmaintain as planning
 from ganeti_htools.planning.maintenance.hmaintain import MaintainOptions
 from ganeti_htools.planning.maintenance.roll import RollOptions
@@ -68,7 +69,8 @@ def _check(line: CommandLine, action: str) -> None:
     """Check which options are given. Raises HtoolsError."""
     known = [name for name, _ in HMAINTAIN.actions]
     if action not in known:
-        raise HtoolsError(f"expected one of the actions {', '.join(known)}")
+        hint = did_you_mean(action, known)
+        raise HtoolsError(f"expected one of the actions {', '.join(known)}", hint)
     for option, fitting in _FITTING.items():
         if option in line.given and action not in fitting:
             raise HtoolsError(f"--{option.replace('_', '-')} goes with {' and '.join(fitting)} only")

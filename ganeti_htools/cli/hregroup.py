@@ -16,6 +16,7 @@ from ganeti_htools.commandline.plans import execution_of, view_of
 from ganeti_htools.commandline.programs import HREGROUP
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.wording import did_you_mean
 from ganeti_htools.planning import view
 from ganeti_htools.planning.groups import hregroup as planning
 from ganeti_htools.planning.groups.hregroup import PURPOSES, RegroupOptions
@@ -29,7 +30,8 @@ def _options(line: CommandLine) -> RegroupOptions:
     """Read the options of the plan from a command line. Raises HtoolsError."""
     actions = (GROUPS, *PURPOSES)
     if len(line.arguments) != 1 or line.arguments[0] not in actions:
-        raise HtoolsError(f"expected one of the actions {', '.join(actions)}")
+        hint = did_you_mean(line.arguments[0], actions) if line.arguments else ""
+        raise HtoolsError(f"expected one of the actions {', '.join(actions)}", hint)
     action: Any = line.arguments[0]
     if action != "compress" and (line.group is not None or line.groups != 1 or line.reserve):
         raise HtoolsError("--group, --groups and --reserve go with compress only")

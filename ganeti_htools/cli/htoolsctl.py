@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+import textwrap
 from argparse import Namespace
 from collections.abc import Sequence
 
@@ -17,7 +18,7 @@ from ganeti_htools.cli.ctl import (
     policies,
     status,
 )
-from ganeti_htools.cli.ctl.commands import CommandParser, Run, asking
+from ganeti_htools.cli.ctl.commands import Add, CommandParser, Run, asking
 from ganeti_htools.cli.report.layout import columns
 from ganeti_htools.cli.terminal.messages import warn
 from ganeti_htools.client.calls import CallRefusedError, default_socket
@@ -29,7 +30,11 @@ from ganeti_htools.version import ShowVersion
 def main(argv: Sequence[str] | None = None) -> int:
     """Carry out one command; the exit status."""
     streams.complete()
-    options, rest = parser().parse_known_args(argv)
+    made = parser()
+    options, rest = made.parse_known_args(argv)
+    if options.run is None:
+        made.print_help(sys.stderr)
+        return made.usage_status
     if rest and options.run not in decisions.WITH_PARAMETERS:
         options.parser.error(f"unrecognized arguments: {' '.join(rest)}")
     options.arguments = rest
@@ -52,11 +57,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> CommandParser:
     """Make the parser of the command line, with all commands."""
-    made = argparse.ArgumentParser(
-        prog="htoolsctl", description="Ask and control a running htoolsd.", allow_abbrev=False
+    made = CommandParser(
+        prog="htoolsctl",
+        usage="htoolsctl [--socket PATH] COMMAND ...",
+        description="Ask and control a running htoolsd.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
+    made.set_defaults(run=None)
     made.add_argument("--version", action=ShowVersion, nargs=0, help="show the version")
     made.add_argument(
         "--socket",
@@ -64,28 +74,49 @@ def parser() -> argparse.ArgumentParser:
         default=default_socket(),
         help=f"the daemon's socket (default: $HTOOLSD_SOCKET, else {DEFAULT_SOCKET})",
     )
-    commands = made.add_subparsers(metavar="COMMAND", required=True, parser_class=CommandParser)
+    commands = made.add_subparsers(metavar="COMMAND", prog="htoolsctl", help=argparse.SUPPRESS)
+    subjects = list[str]()
 
     def add(name: str, run: Run, doc: str) -> CommandParser:
-        command = commands.add_parser(name, help=doc, description=doc, allow_abbrev=False)
+        lines = textwrap.wrap(doc, columns(), initial_indent=f"  {name:12}", subsequent_indent=" " * 14)
+        subjects[-1] += "".join(f"\n{line}" for line in lines)
+        command = commands.add_parser(name, description=doc, allow_abbrev=False)
         command.set_defaults(run=run, parser=command)
         command.flag("--json", "print the daemon's answer as JSON")
         command.flag("--wide", "do not fit the output to the terminal")
         return command
 
-    status.declare(add)
-    plans.declare(add)
+    for title, declares in _SUBJECTS.items():
+        subjects.append(f"{title}:")
+        for declare in declares:
+            declare(add)
+    made.epilog = "\n\n".join([*subjects, "htoolsctl COMMAND --help shows what a command takes."])
+    return made
+
+
+def _declare(add: Add) -> None:
+    """Add the commands that are no question to the daemon."""
     setup = add("setup", _setup, "Set up this node and its cluster for the daemon, step by step.")
     setup.flag("--dry-run", "show all steps and commands; change nothing")
     setup.flag("--yes", "do not ask before each step")
     setup.flag("--remove", "undo what setup has done")
     top = add("top", _top, "Show the cluster and the daemon, live, in a terminal.")
     top.flag("--once", "print one frame as text, with all nodes")
-    check.declare(add)
-    status.declare_uses(add)
-    for subject in (policies, history, ledger, glossary, decisions):
-        subject.declare(add)
-    return made
+
+
+_SUBJECTS = {
+    "The cluster and the daemon": (
+        status.declare,
+        _declare,
+        check.declare,
+        status.declare_uses,
+        glossary.declare,
+    ),
+    "Plans": (plans.declare,),
+    "Policies and history": (policies.declare, history.declare),
+    "Decisions": (decisions.declare,),
+    "Ledger of resources": (ledger.declare,),
+}
 
 
 def _setup(options: Namespace) -> int:

@@ -105,7 +105,7 @@ def _storage_unit(text: str) -> DesiredUnit:
 def _disk(text: str) -> tuple[int, DesiredUnit | None]:
     """Read the size (MiB) of a disk, and its storage unit if there is one."""
     size, _, unit = text.partition(",")
-    return values.size(size), _storage_unit(unit) if unit else None
+    return values.binary_size(size), _storage_unit(unit) if unit else None
 
 
 def _demand(text: str) -> tuple[str, int]:
@@ -152,6 +152,7 @@ STEPS = Kind(_steps, "N", "integer")
 NUMBER = Kind(values.number, "FACTOR", "float")
 RATIO = Kind(_ratio, "RATIO", "float")
 SIZE = Kind(values.size, "SIZE", "integer")
+BINARY_SIZE = Kind(values.binary_size, "SIZE", "integer")  # of options that Debian's tools lack
 DURATION = Kind(values.duration, "TIME", "float")
 PRICES = Kind(_prices, "DISKS[,MEMORY[,FAILOVER]]", "string")
 BANDWIDTH = Kind(_bandwidth, "RATE", "integer")

@@ -3,7 +3,7 @@
 from typing import Any, Literal, NamedTuple
 
 from ganeti_htools.commandline import kinds
-from ganeti_htools.commandline.option import Kind, Option, Takes, Values, repeated, switch, value
+from ganeti_htools.commandline.option import Heading, Kind, Option, Takes, Values, repeated, switch, value
 from ganeti_htools.model.errors import DataError
 
 _NO_NAMES: tuple[str, ...] = ()
@@ -20,7 +20,8 @@ def _with_storage(groups: tuple[str, ...], unit: str) -> tuple[str, ...]:
 class CommandLine(Values):
     """A command line of a tool: a value for each option, and all other arguments."""
 
-    # Where the cluster is read from. ``simulate`` has the last group first, as Ganeti's tools number groups.
+    read = Heading("Source of the cluster")
+    # ``simulate`` has the last group first, as Ganeti's tools number groups.
     # Each group has the storage units that follow it.
     text_data = value(kinds.FILE, None, "read the cluster from this text file", "t", local=True)
     simulate = Option(
@@ -74,7 +75,7 @@ class CommandLine(Values):
     )
     standby_data = value(kinds.FILE, None, "read what standby nodes have from this text file", local=True)
 
-    # The load of instances.
+    load = Heading("Load of instances")
     dynu_file = value(kinds.FILE, None, "read the utilisation of instances from this file", "U", local=True)
     ignore_dynu = switch("take all dynamic utilisation as 0")
     mond = value(
@@ -90,7 +91,7 @@ class CommandLine(Values):
     mond_xen = switch("with --mond, use Xen's figures of each instance")
     exit_on_missing_mond_data = switch("with --mond, stop if dynamic data is incomplete")
 
-    # How the cluster is seen.
+    view = Heading("View of the cluster")
     offline = repeated(kinds.NODE, "take this node as offline; may be repeated", "O")
     static_kvm_node_memory = value(
         kinds.SIZE, 4096, "memory that KVM nodes need for themselves; 0 to use the nodes' figure"
@@ -110,7 +111,7 @@ class CommandLine(Values):
     select_instances = value(kinds.INSTANCES, _NO_NAMES, "move only these instances")
     exclude_instances = value(kinds.INSTANCES, _NO_NAMES, "do not move these instances")
 
-    # What is reported.
+    reports = Heading("Reports")
     print_nodes = value(
         kinds.FIELDS,
         None,
@@ -160,7 +161,7 @@ class CommandLine(Values):
     save = value(Kind(str, "FILE", "none"), None, "save the cluster before and after to FILE.*", "S")
     output_dir = value(kinds.DIRECTORY, ".", "write files to this directory", "d")
 
-    # Placements.
+    placements = Heading("Placements")
     ignore_soft_errors = switch("ignore the limits that are not strict")
     no_capacity_checks = switch("do not check global N+1 redundancy")
     accept_existing_errors = switch("accept N+1 failures that exist already, but no new ones")
@@ -169,7 +170,7 @@ class CommandLine(Values):
 
     make_room = switch("only show the fewest moves after which a new instance has a place")
 
-    # The size of instances that are placed.
+    sizes = Heading("New instances")
     disk_template = value(
         kinds.TEMPLATE, None, "disk template of the instances (default: the first that the cluster allows)"
     )
@@ -187,7 +188,7 @@ class CommandLine(Values):
     standard_alloc = value(kinds.STANDARD_SIZE, _NO_SIZE, "the standard size: DISK,MEMORY,CPUS[,SPINDLES]")
     tiered_alloc = value(kinds.TIERED_SIZE, _NO_SIZE, "begin tiered allocation at this size")
 
-    # Plans.
+    plans = Heading("Carrying out the plan")
     exec = switch("carry out the plan (only with -L or -D)", "X")
     on_change: Option[Literal["replan", "stop"]] = value(
         kinds.REACTION, "replan", "if the plan no longer fits the cluster: replan (the default) or stop"
@@ -197,7 +198,12 @@ class CommandLine(Values):
     reason = value(Kind(str, "REASON", "none"), None, "give jobs this reason")
     priority = value(kinds.PRIORITY, None, "give jobs this priority: low, normal or high")
 
-    # Balancing.
+    limits = Heading("Limits of the plan")
+    max_moves = value(kinds.COUNT, -1, "make at most N moves")
+    max_copy = value(kinds.BINARY_SIZE, -1, "copy at most SIZE of disks and memory")
+    max_time = value(kinds.DURATION, -1.0, "copy for at most this time", metavar="DURATION")
+
+    balancing = Heading("Balancing")
     group = value(Kind(str, "ID", "onegroup"), None, "only this node group (name or UUID)", "G")
     worst_group = switch("balance the node group with the worst score that can be improved")
     all_groups = switch("balance all node groups in turn, the worst score first")
@@ -218,7 +224,6 @@ class CommandLine(Values):
     repair_rules = switch("only make moves that repair broken rules of tags")
     optimise = value(kinds.DURATION, 0.0, "look for a better plan for this time")
     price = value(kinds.PRICES, _NO_PRICES, "copy a TiB only where the score falls by so much")
-    max_time = value(kinds.DURATION, -1.0, "copy for at most this time", metavar="DURATION")
     bandwidth = value(kinds.BANDWIDTH, 100, "Mbit/s between nodes without htools:bandwidth tags")
     front = value(kinds.PLANS, 0, "show up to N plans, from cheap to even", takes=Takes.OPTIONAL)
     pick = value(kinds.PLAN, 0, "make plan K of --front")
@@ -228,7 +233,7 @@ class CommandLine(Values):
     restricted_migration = switch("migrate only off offline and drained nodes")
     no_simulation = switch("do not try whether balancing would help")
 
-    # Powering nodes down and up.
+    power = Heading("Powering nodes down and up")
     minimal_resources = value(
         kinds.NUMBER, None, "power nodes up if an online node has less free than FACTOR standard instances"
     )
@@ -241,7 +246,7 @@ class CommandLine(Values):
     allow_drbd = switch("also move mirrored instances, whose disks are copied")
     allow_all = switch("also move mirrored, plain and file instances; plain and file instances are stopped")
 
-    # Node groups.
+    regrouping = Heading("Moves between node groups")
     among = repeated(kinds.GROUP, "move only between node groups named so; may be repeated", "G")
     empty_group = Option[str | None](
         None,
@@ -257,10 +262,8 @@ class CommandLine(Values):
     reserve = value(kinds.NUMBER, 0.0, "keep FACTOR standard instances free in each group that stays in use")
     partial = switch("move what can be moved although something keeps the repair from being complete")
     allow_plain = switch("also move plain and file instances, which are stopped while their disks are copied")
-    max_moves = value(kinds.COUNT, -1, "make at most N moves")
-    max_copy = value(kinds.SIZE, -1, "copy at most SIZE of disks and memory")
 
-    # Reboots.
+    reboots = Heading("Reboots")
     node_tags = value(kinds.TAGS, None, "only nodes that have one of these tags")
     offline_maintenance = switch("assume that all instances are shut down")
     full_evacuation = switch("also move secondaries away")
@@ -268,7 +271,7 @@ class CommandLine(Values):
     ignore_non_redundant = switch("ignore instances without a secondary")
     force = switch("continue with a warning instead of an error", "f")
 
-    # Repairs.
+    repairs = Heading("Repairs")
     job_delay = value(
         kinds.NUMBER,
         10.0,
@@ -279,7 +282,7 @@ class CommandLine(Values):
     migrate_drained = switch("migrate instances off drained nodes; without it, drained nodes count as lost")
     shared = switch("also repair instances on shared storage")
 
-    # Maintenance.
+    maintenance = Heading("Maintenance")
     empty = switch("also copy disks: secondaries leave the nodes too")
     keep_candidate = switch("do not drain the nodes: master candidates stay candidates")
     set_offline = switch("set the emptied nodes offline, so that Ganeti does without them")
@@ -293,7 +296,7 @@ class CommandLine(Values):
     anew = switch("forget what an earlier roll has done")
     master_failover = switch("first make this machine the master, unless it is")
 
-    # Every program has these.
+    about = Heading("About the program")
     version = switch("show the version", "V")
     help = switch("show this help", "h")
     help_completion = switch("show what shell completion needs")

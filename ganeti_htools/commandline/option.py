@@ -20,6 +20,10 @@ class Takes(Enum):
     OPTIONAL = 2
 
 
+class Heading(str):
+    """A heading of ``--help``: the options declared after it, up to the next heading, are listed below it."""
+
+
 class Kind(NamedTuple, Generic[T_co]):
     """A kind of argument: its reader, its name in help, and its kind in shell completion (in Ganeti's words).
 

@@ -6,6 +6,7 @@ attached (``-pname``, ``--print-nodes=name``). Ganeti gives every iallocator par
 one (``--mond-xen=``) is accepted where none is required.
 """
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from ganeti_htools.commandline import usage
 from ganeti_htools.commandline.line import CommandLine, Program
 from ganeti_htools.commandline.option import Option, Takes
 from ganeti_htools.model.errors import DataError, UsageError
+from ganeti_htools.model.wording import did_you_mean
 
 Occurrence = tuple[Option[Any], str]  # an option and its argument, which may be empty
 
@@ -29,7 +31,7 @@ def read(program: Program, argv: Sequence[str]) -> CommandLine | Reply:
     """Read a command line, given without the program's name."""
     occurrences, arguments, errors = _split(program, argv)
     if errors:
-        return Reply(2, f"Command line error: {''.join(errors)}\n{usage.usage(program)}")
+        return Reply(2, f"Command line error: {''.join(errors)}{_advice(program, errors[-1])}\n")
     values: dict[str, Any] = {}
     for option, argument in occurrences:
         try:
@@ -77,6 +79,14 @@ def _split(program: Program, argv: Sequence[str]) -> tuple[list[Occurrence], lis
             errors.append(f"{error}\n")
     errors.sort(key=lambda error: error.startswith("unrecognized"))
     return occurrences, arguments, errors
+
+
+def _advice(program: Program, error: str) -> str:
+    """Return a line that leads from the last error to the right option."""
+    known = [option.long for option in program.all_options]
+    word = re.match("unrecognized option `--([^=']+)", error)
+    nearest = did_you_mean(word[1], known, "--") if word else ""
+    return f"{nearest}{' ' * bool(nearest)}{program.name} --help lists the options"
 
 
 def _long(program: Program, word: str, rest: list[str]) -> Occurrence:

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ganeti_htools.commandline.line import Program
-from ganeti_htools.commandline.option import Option, Takes
+from ganeti_htools.commandline.line import CommandLine, Program
+from ganeti_htools.commandline.option import Heading, Option, Takes
 
 _NARROWEST = 40  # columns
 
@@ -14,13 +14,27 @@ def usage(program: Program) -> str:
     """Return the answer to ``--help``."""
     from ganeti_htools.version import title  # slow to load and seldom needed
 
-    top, options = f"{title(program.name)}\nUsage: {program.name} [OPTION...]", table(program.all_options)
-    if not program.actions:
-        return f"{top}\n{options}"
-    width = max(len(name) for name, _ in program.actions)
-    actions = "".join(f"  {name:{width}}  {meaning}\n" for name, meaning in program.actions)
-    nodes = " [NODE...]" if len(program.arguments) > 1 else ""
-    return f"{top} ACTION{nodes}\nActions:\n{actions}Options:\n{options}"
+    top = f"{title(program.name)}\nUsage: {program.name} [OPTION...]"
+    if program.actions:
+        width = max(len(name) for name, _ in program.actions)
+        actions = "".join(f"  {name:{width}}  {meaning}\n" for name, meaning in program.actions)
+        actions = f"\nActions:\n{actions}"
+        top += f" ACTION{' [NODE...]' * (len(program.arguments) > 1)}"
+    else:
+        actions = ""
+    summary = f"{program.summary[:1].upper()}{program.summary[1:]}."
+    return f"{top}\n{summary}\n{actions}{_options(program.all_options)}"
+
+
+def _options(options: Sequence[Option[Any]]) -> str:
+    """List the options below their headings."""
+    lines, found = _lines(options), []
+    for each in vars(CommandLine).values():
+        if isinstance(each, Heading):
+            found.append((each, list[str]()))
+        elif each in options:
+            found[-1][1].append(lines[options.index(each)])
+    return "".join(f"\n{heading}:\n{''.join(below)}" for heading, below in found if below)
 
 
 def version(program: Program) -> str:
@@ -42,6 +56,10 @@ def completion(program: Program) -> str:
 
 def table(options: Sequence[Option[Any]]) -> str:
     """List the options: their names with their argument, and their help, wrapped to fit the terminal."""
+    return "".join(_lines(options))
+
+
+def _lines(options: Sequence[Option[Any]]) -> list[str]:
     import shutil  # like textwrap, rarely needed
     import textwrap
 
@@ -49,16 +67,13 @@ def table(options: Sequence[Option[Any]]) -> str:
     names = [_names(option) for option in options]
     width = [max(map(len, column)) for column in zip(*names, strict=True)]
     column = min(width[0] + width[1] + 6, screen // 2)
-    lines = []
+    found = []
     for option, (short, long) in zip(options, names, strict=True):
         title = f"  {short:{width[0]}}  {long}"
         texts = textwrap.wrap(option.help, screen - column)
-        if len(title) + 2 > column:
-            lines.append(title)
-        else:
-            lines.append(f"{title:{column}}{texts.pop(0)}")
-        lines += [" " * column + text for text in texts]
-    return "".join(f"{line}\n" for line in lines)
+        lines = [title if len(title) + 2 > column else f"{title:{column}}{texts.pop(0)}"]
+        found.append("".join(f"{line}\n" for line in (*lines, *(" " * column + text for text in texts))))
+    return found
 
 
 def _names(option: Option[Any]) -> tuple[str, str]:

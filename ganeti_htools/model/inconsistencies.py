@@ -1,7 +1,6 @@
 """Inconsistent data of a cluster: figures that do not add up, and tags without effect."""
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from ganeti_htools.model.node_reservations import node_reservations
 from ganeti_htools.model.placement_tags import malformed
 from ganeti_htools.model.resource_classes import is_custom
 from ganeti_htools.model.state import State
+from ganeti_htools.model.wording import did_you_mean
 
 # The kinds of tags that have an effect, by what has them.
 _KINDS: dict[str, tuple[str, ...]] = {
@@ -111,8 +111,7 @@ def _fault(what: str, tag: str) -> str:
     """Describe why a tag (without its beginning) has no effect; empty if it may have one."""
     kind, separator, rest = tag.partition(":")
     if kind not in _KINDS[what]:
-        nearest = get_close_matches(kind, _KINDS[what], 1)
-        return f"did you mean {_OURS}{nearest[0]}?" if nearest else "htools-tags(7) has the known ones"
+        return did_you_mean(kind, _KINDS[what], _OURS) or "htools-tags(7) has the known ones"
     if kind == "ignore" and rest not in KINDS:
         return f"expected {_OURS}ignore:KIND, with one of {', '.join(KINDS)}"
     bare = kind in ("fixed", "pinned")

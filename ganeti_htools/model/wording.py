@@ -1,13 +1,21 @@
 """Names, numbers and sizes in sentences."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def shorten_names(names: Sequence[str]) -> str:
     """Join up to four names; of more, the first three and the number of others."""
     shown = names if len(names) < 5 else [*names[:3], f"{len(names) - 3} more"]
     return ", ".join(shown)
+
+
+def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:
+    """Ask for the nearest of the known words, each of which has this prefix; empty if none is near."""
+    from difflib import get_close_matches  # rarely needed
+
+    nearest = get_close_matches(word, known, 1)
+    return f"did you mean {prefix}{nearest[0]}?" if nearest else ""
 
 
 def counted(number: int, noun: str) -> str:
@@ -20,6 +28,14 @@ def size(mib: float) -> str:
     if abs(mib) >= 1024 * 1024:
         return f"{mib / 1024 / 1024:.1f} TiB"
     return f"{mib / 1024:.1f} GiB" if abs(mib) >= 1024 else f"{mib:.0f} MiB"
+
+
+def duration(seconds: float) -> str:
+    """Format seconds in the largest unit that gives at least 2."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
 
 
 def moment(seconds: float) -> str:

@@ -14,6 +14,7 @@ from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.figures import TEMPLATE_CODE, Figures
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.wording import did_you_mean
 
 _DISKLESS = TEMPLATE_CODE[DiskTemplate.DISKLESS]
 
@@ -119,7 +120,8 @@ def group(state: State, name: str, problem: str) -> int:
     """Return the row of a group by name or UUID. Raises HtoolsError with ``problem``."""
     rows = [row for row, group in enumerate(state.cluster.groups) if name in (group.name, group.uuid)]
     if len(rows) != 1:
-        raise HtoolsError(problem)
+        hint = did_you_mean(name, (group.name for group in state.cluster.groups))
+        raise HtoolsError(problem, hint, exact=True)
     return rows[0]
 
 
@@ -172,5 +174,5 @@ def _complete(names: Iterable[str], wanted: Sequence[str], problem: str) -> list
         else:
             unknown.append(name)
     if unknown:
-        raise HtoolsError(f"{problem}: {', '.join(unknown)}")
+        raise HtoolsError(f"{problem}: {', '.join(unknown)}", did_you_mean(unknown[0], known), exact=True)
     return found

@@ -112,14 +112,14 @@ def test_refuses_a_request_that_is_not_text(daemon: Daemon) -> None:
         ),
         (["status", "--colour"], 2, "htoolsctl status: error: unrecognized arguments: --colour"),
         (["guess"], 2, "htoolsctl: error: .*"),
-        ([], 2, "htoolsctl: error: .*"),
+        ([], 2, "usage: htoolsctl .*"),
     ],
 )
 def test_reports_errors_in_one_line(daemon: Daemon, arguments: list[str], status: int, line: str) -> None:
     shown = htoolsctl(daemon, *arguments)
     assert shown.returncode == status
     assert shown.stdout == ""
-    assert re.fullmatch(line, shown.stderr.splitlines()[-1])
+    assert re.fullmatch(line, shown.stderr.splitlines()[0])
     assert "Traceback" not in shown.stderr
 
 

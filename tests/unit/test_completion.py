@@ -52,12 +52,19 @@ def test_options() -> None:
 def test_choices() -> None:
     assert complete("hail", "--mond", "=") == ["yes", "no"]
     assert complete("hail", "--mond", "=", "y") == ["yes"]
-    about_plans = ["plans", "plan", "execute", "resume", "cancel", "forget"]
-    commands = ["status", "refresh", "storage", "methods", *about_plans]
-    commands += ["setup", "top", "check", "metrics", "report", "notify", "policies", "run", "history", "why"]
+    commands = ["status", "refresh", "storage", "methods", "setup", "top", "check", "metrics", "report"]
+    commands += ["notify", "glossary", "plans", "plan", "execute", "resume", "cancel", "forget"]
+    commands += ["policies", "run", "history", "why", "decide", "make-room"]
     commands += ["providers", "inventory", "usage", "allocations", "claim", "candidates", "release"]
-    commands += ["glossary", "decide", "make-room"]
     assert complete("htoolsctl", "") == commands
+
+
+def test_nodes_follow_the_action_of_a_tool(tmp_path: Path) -> None:
+    (tmp_path / "ssconf_node_list").write_text("node1\nspare\n")
+    assert complete("hmaintain", "", home=tmp_path) == ["start", "end", "roll", "status"]
+    assert complete("hmaintain", "-D", "st", home=tmp_path) == ["start", "status"]
+    assert complete("hmaintain", "start", "", home=tmp_path) == ["node1", "spare"]
+    assert complete("hmaintain", "start", "node1", "s", home=tmp_path) == ["spare"]
 
 
 def test_an_argument_that_may_be_left_out_has_to_be_attached() -> None:
@@ -74,7 +81,8 @@ def test_commands_have_options_and_arguments_of_their_own(tmp_path: Path) -> Non
     program = tmp_path / "htoolsctl"
     program.write_text(
         '#!/bin/sh\n[ "$*" = "--socket there plans" ] || exit 1\n'
-        "echo 'Plan          Tool'\necho 'abc123def456  hbal'\necho 'fed654cba321  hsqueeze'\n"
+        "echo 'hbal by root is being made'\necho 'Plan          Tool'\n"
+        "echo 'abc123def456  hbal'\necho 'fed654cba321  hsqueeze'\n"
     )
     program.chmod(0o755)
     assert complete("htoolsctl", "cancel", "--n") == ["--now"]

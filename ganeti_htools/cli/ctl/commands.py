@@ -2,13 +2,14 @@
 
 import argparse
 import json
-import sys
+import re
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, Protocol
 
 from ganeti_htools.cli.report.layout import harmless, wrapped
 from ganeti_htools.client.calls import PATIENCE, ask
+from ganeti_htools.model.wording import did_you_mean
 
 PLANNING = 3600.0  # seconds; a plan of an earlier daemon is made again before it is executed
 
@@ -26,9 +27,16 @@ class CommandParser(argparse.ArgumentParser):
         self.add_argument(name, action="store_true", help=doc)
 
     def error(self, message: str) -> NoReturn:
-        """Print the error, and end the program."""
-        self.print_usage(sys.stderr)
-        self.exit(self.usage_status, f"{self.prog}: error: {message}\n")
+        """Print the error and what leads to the right word, and end the program."""
+        problem = message.partition(" (choose from")[0]
+        wrong = re.fullmatch(r".*invalid choice: '?(.+?)'?|unrecognized arguments: ([^ =]+).*", problem)
+        known = [
+            *self._option_string_actions,
+            *(word for each in self._actions for word in each.choices or ()),
+        ]
+        nearest = did_you_mean(wrong[1] or wrong[2], known) if wrong else ""
+        way = " ".join(filter(None, (nearest, f"{self.prog} --help shows what it takes")))
+        self.exit(self.usage_status, f"{self.prog}: error: {problem}\n{way}\n")
 
 
 class Add(Protocol):

@@ -137,6 +137,7 @@ def _described(options: Namespace) -> dict[str, object]:
 def _plan_room(options: Namespace, request: str) -> int:
     """Plan moves that make room for the instance of a request."""
     from ganeti_htools.cli.report import room  # these load NumPy
+    from ganeti_htools.cli.report.moves import limits
     from ganeti_htools.commandline.parameters import parse_options
     from ganeti_htools.planning import making_room
     from ganeti_htools.planning.options import to_json
@@ -144,7 +145,8 @@ def _plan_room(options: Namespace, request: str) -> int:
     moves, copied = (-1 if each is None else each for each in (options.max_moves, options.max_copy))
     wishes = making_room.options_of(parse_options(options.arguments), moves, copied, request)
     args = {"tool": "hail", "options": to_json(wishes)}
-    return show(options, call(options, "plan", args, PLANNING), room.plan)
+    answer = call(options, "plan", args, PLANNING)
+    return show(options, answer, lambda plan: "\n".join([room.plan(plan), *limits(moves, copied)]))
 
 
 def _report_decision(options: Namespace, relay: Any) -> int:

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.cli.ctl.status import ages, duration
+from ganeti_htools.cli.ctl.status import ages
 from ganeti_htools.cli.report.maintenance_marks import maintenance_line
 from ganeti_htools.model.columns import NOWHERE, Floats
 from ganeti_htools.model.errors import printable
 from ganeti_htools.model.state import State
-from ganeti_htools.model.wording import counted, size
+from ganeti_htools.model.wording import counted, duration, size
 
 _BAR = 7  # characters
 _ALARMS, _MAINTAINED = 3, 2  # lines of these at most

@@ -15,7 +15,7 @@ from ganeti_htools.cli.report import storage
 from ganeti_htools.cli.report.layout import columns, some
 from ganeti_htools.cli.report.maintenance_marks import maintenance_line, roll_line
 from ganeti_htools.files import write_text
-from ganeti_htools.model.wording import counted
+from ganeti_htools.model.wording import counted, duration
 
 _COUNTS = ("served", "unsatisfied", "failed", "refused", "abandoned", "given_up", "broken")
 _LATE = 10  # seconds that the ledger may be behind without a remark
@@ -243,14 +243,6 @@ def _storage(storage: Any) -> str:
 def ages(answer: Any) -> str:
     """Describe the age of each kind of data (a key)."""
     return ", ".join(f"{kind} {duration(age)} old" for kind, age in answer.items())
-
-
-def duration(seconds: float) -> str:
-    """Format seconds in the largest unit that gives at least 2."""
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{max(seconds, 0):.0f} s"
 
 
 def methods(answer: Any) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ganeti_htools.model.wording import counted, size
+from ganeti_htools.model.wording import counted, duration, size
 from ganeti_htools.planning.jobsets import PlannedMove
 
 Groups = Callable[[PlannedMove], tuple[str, str]]  # returns the groups that a move leaves and enters
@@ -17,6 +17,15 @@ def lines(moves: Sequence[PlannedMove], groups: Groups | None = None) -> Iterato
         if groups is not None:
             sides = [f"{group} {nodes}" for group, nodes in zip(groups(move), sides, strict=True)]
         yield f"  {number:3}. {move.instance:{longest}} {' => '.join(sides)} a={move.summary}"
+
+
+def limits(max_moves: int, max_copy: int, max_time: float = -1.0) -> Iterator[str]:
+    """Describe the limits of a plan in a line, as its options were understood; nothing if it has none."""
+    given = [counted(max_moves, "move")] if max_moves >= 0 else []
+    given += [f"{size(max_copy)} copied"] if max_copy >= 0 else []
+    given += [f"{duration(max_time)} of copying"] if max_time >= 0 else []
+    if given:
+        yield f"Limits: at most {', '.join(given)}"
 
 
 def total(cost: Mapping[str, Any], number: int) -> str:

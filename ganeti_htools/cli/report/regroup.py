@@ -170,6 +170,7 @@ def choices_text(told: dict[str, Any]) -> str:
 def about(plan: RegroupPlan, verbose: int) -> Iterator[str]:
     """Describe a plan."""
     yield from move_report.lines(plan.moves, lambda move: _groups(plan.state, move))
+    yield from move_report.limits(plan.options.max_moves, plan.options.max_copy)
     yield from conclusions(plan, verbose)
 
 

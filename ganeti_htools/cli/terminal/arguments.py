@@ -45,7 +45,7 @@ def argument(read: Callable[[str], T]) -> Callable[[str], T]:
 
 
 duration = argument(values.duration)  # seconds from a number and a unit: s, min, h or d; no unit is seconds
-size = argument(values.size)  # MiB from a number and perhaps a unit, like 4g
+size = argument(values.binary_size)  # MiB from a number and perhaps a unit, like 4g
 
 
 def amount(resource_class: str, text: str) -> int:

@@ -239,7 +239,7 @@ def test_groups_that_could_take_an_instance_are_listed(
     assert (whole["info"], len(whole["ranking"][0]["groups"])) == ("no place", 3)
     with pytest.raises(SystemExit):
         run("decide", str(tmp_path / "request"), "--alternates=-1")
-    assert capsys.readouterr().err.endswith("--alternates: expected a whole number, got '-1'\n")
+    assert "--alternates: expected a whole number, got '-1'\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -262,3 +262,42 @@ def test_only_decisions_take_further_words(capsys: pytest.CaptureFixture[str]) -
         run("status", "--colour")
     assert ended.value.code == 2
     assert "unrecognized arguments: --colour" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "advice"),
+    [
+        (
+            ["polices"],
+            "htoolsctl: error: argument COMMAND: invalid choice: 'polices'",
+            "did you mean policies? htoolsctl --help shows what it takes",
+        ),
+        (
+            ["status", "--jsn=x"],
+            "htoolsctl status: error: unrecognized arguments: --jsn=x",
+            "did you mean --json? htoolsctl status --help shows what it takes",
+        ),
+        (
+            ["plan"],
+            "htoolsctl plan: error: the following arguments are required: ID",
+            "htoolsctl plan --help shows what it takes",
+        ),
+    ],
+)
+def test_error_names_the_nearest_word(
+    capsys: pytest.CaptureFixture[str], words: list[str], error: str, advice: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(*words)
+    assert ended.value.code == 2
+    assert capsys.readouterr() == ("", f"{error}\n{advice}\n")
+
+
+def test_without_command_it_lists_them_by_subject_in_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "width", lambda: 80)
+    assert htoolsctl.main([]) == 2
+    told = capsys.readouterr().err
+    assert "\n\nPlans:\n  plans       List the daemon's plans and their progress.\n" in told
+    assert max(map(len, told.splitlines())) <= 80

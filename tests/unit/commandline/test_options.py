@@ -53,10 +53,14 @@ def test_prices_are_up_to_three() -> None:
     assert (value(CommandLine.front, "--front"), value(CommandLine.front, "--front=3")) == (10, 3)
 
 
-@pytest.mark.parametrize(("argument", "mib"), [("4096", 4096), ("4g", 4096), ("1T", 953674)])
-@pytest.mark.parametrize("option", [CommandLine.static_kvm_node_memory, CommandLine.max_copy])
-def test_sizes_have_units(option: Option[int], argument: str, mib: int) -> None:
-    assert value(option, f"--{option.long}={argument}") == mib
+@pytest.mark.parametrize(
+    ("argument", "mib", "ours"),
+    [("4096", 4096, 4096), ("4g", 4096, 4096), ("1T", 953674, 1 << 20), ("4GB", 3814, 3814)],
+)
+def test_capital_units_are_decimal_only_where_debians_are(argument: str, mib: int, ours: int) -> None:
+    assert value(CommandLine.static_kvm_node_memory, f"--static-kvm-node-memory={argument}") == mib
+    assert value(CommandLine.max_copy, f"--max-copy={argument}") == ours
+    assert value(CommandLine.disk, f"--disk={argument}") == ((ours, None),)
 
 
 def test_specs_have_units_and_spindles_are_1_unless_given() -> None:

@@ -92,11 +92,13 @@ def test_what_is_given_is_understood(argv: tuple[str, ...], expected: CommandLin
         ),
     ],
 )
-def test_what_is_not_understood_is_told_with_the_usage(argv: tuple[str, ...], error: str) -> None:
-    result = reply(*argv)
-    assert result.status == 2
-    assert result.text.startswith(f"Command line error: {error}")
-    assert result.text.endswith("\n\n" + reply("--help").text)
+def test_error_leads_to_help_in_one_more_line(argv: tuple[str, ...], error: str) -> None:
+    assert reply(*argv) == (2, f"Command line error: {error}hail --help lists the options\n")
+
+
+def test_error_names_the_nearest_option() -> None:
+    advice = reply("--expalin=web", "--max-mvoes=3").text.splitlines()[-1]
+    assert advice == "did you mean --max-moves? hail --help lists the options"
 
 
 def test_storage_belongs_to_a_simulated_group() -> None:
@@ -112,22 +114,33 @@ def test_an_abbreviation_means_an_option_of_ganeti_or_else_one_of_ours() -> None
     assert "option `--max' is ambiguous" in reply("--max=1").text
 
 
-def test_usage_is_a_table_of_options_in_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_has_purpose_and_options_under_headings_in_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     tool = Program(
-        "tool", "", (CommandLine.print_nodes, CommandLine.text_data, CommandLine.mond, CommandLine.simulate)
+        "tool",
+        "show what there is",
+        (CommandLine.print_nodes, CommandLine.text_data, CommandLine.mond, CommandLine.simulate),
     )
     result = read(tool, ["-h"])
     assert isinstance(result, Reply)
-    title, usage, *table = result.text.splitlines()
+    title, usage, purpose, *table = result.text.splitlines()
     assert title.startswith("tool (htoolsd)")
     assert usage == "Usage: tool [OPTION...]"
-    assert table[:5] == [
-        "  -p[FIELDS]  --print-nodes[=FIELDS]  list the nodes before and after, with",
-        "                                      these FIELDS, or with +FIELDS also these",
+    assert purpose == "Show what there is."
+    assert table[:3] == [
+        "",
+        "Source of the cluster:",
         "  -t FILE     --text-data=FILE        read the cluster from this text file",
+    ]
+    assert table[6:14] == [
+        "",
+        "Load of instances:",
         "              --mond[=CHOICE]         ask all monitoring daemons for dynamic",
         "                                      data (yes) or none (no)",
+        "",
+        "Reports:",
+        "  -p[FIELDS]  --print-nodes[=FIELDS]  list the nodes before and after, with",
+        "                                      these FIELDS, or with +FIELDS also these",
     ]
     words = " ".join(" ".join(table).split())
     assert all(f"--{option.long}" in words and option.help in words for option in tool.all_options)
@@ -168,7 +181,7 @@ def test_a_reply_is_printed_and_ends_the_program(capsys: pytest.CaptureFixture[s
 def test_help_lists_actions_before_options() -> None:
     result = read(HREGROUP, ["--help"])
     assert isinstance(result, Reply)
-    usage, heading, *table = result.text.splitlines()[1:]
+    usage, _purpose, _, heading, *table = result.text.splitlines()[1:]
     assert (usage, heading) == ("Usage: hregroup [OPTION...] ACTION", "Actions:")
-    actions = [line.split()[0] for line in table[: table.index("Options:")]]
+    actions = [line.split()[0] for line in table[: table.index("")]]
     assert actions == ["groups", "redistribute", "compress", "balance"]

@@ -89,3 +89,13 @@ def test_finds_rows_by_name() -> None:
 def test_reports_unknown_names(view: View, problem: str) -> None:
     with pytest.raises(HtoolsError, match=problem):
         state_of(CLUSTER, view)
+
+
+def test_error_hints_at_the_nearest_name() -> None:
+    for name, hint in (("b.exmple.org", "did you mean b.example.org?"), ("z", "")):
+        with pytest.raises(HtoolsError) as caught:
+            state_of(CLUSTER, View(select_instances=(name,)))
+        assert (caught.value.hint, caught.value.exact) == (hint, True)
+    with pytest.raises(HtoolsError) as wrong:
+        group(state_of(CLUSTER, View()), "gruop1", "no such group")
+    assert wrong.value.hint == "did you mean group1?"

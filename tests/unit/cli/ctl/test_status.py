@@ -5,6 +5,7 @@ import pytest
 
 from ganeti_htools import streams
 from ganeti_htools.cli.ctl import status
+from ganeti_htools.model.wording import duration
 
 STATUS: dict[str, Any] = {
     "version": "1.0",
@@ -102,7 +103,7 @@ def test_what_is_there_only_sometimes() -> None:
     [(-1, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"), (172800, "2 d")],
 )
 def test_durations(seconds: float, words: str) -> None:
-    assert status.duration(seconds) == words
+    assert duration(seconds) == words
     assert status.ages({"live": seconds, "configuration": 3}) == f"live {words} old, configuration 3 s old"
 
 

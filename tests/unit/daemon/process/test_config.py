@@ -51,6 +51,7 @@ def test_command_line_overrides_file_overrides_defaults(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         ("colour = 1", "unknown key 'colour'; expected one of socket, "),
+        ("idle_second = 1", "unknown key 'idle_second'; did you mean idle_seconds?"),
         ("socket = 1", "socket: expected a string"),
         ("connections = 1.5", "connections: expected a whole number greater than 0"),
         ("connections = true", "connections: expected a whole number greater than 0"),
