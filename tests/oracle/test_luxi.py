@@ -133,7 +133,7 @@ def common(name: str, result: Result) -> Result:
     """Without what only ours says."""
     if name == "hspace":
         return in_common(result)
-    own = "    Nodes that may be lost", "    Health: ", "        ", "    Redistribution (hregroup)"
+    own = "    Node failures survived", "    Health: ", "        ", "    Redistribution (hregroup)"
     lines = result.out.splitlines(keepends=True)
     if name == "hcheck":
         lines = [line for line in lines if not line.startswith(own)]

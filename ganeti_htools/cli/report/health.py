@@ -112,7 +112,7 @@ def _mended(why: str | None) -> str:
 
 def tolerated(count: Tolerance) -> str:
     """Describe how many nodes may be lost."""
-    told = f"Nodes that may be lost one after the other, largest first: {count.intact}"
+    told = f"Node failures survived one after the other, largest node first: {count.intact}"
     return f"{told} ({count.recreating} if data may be lost)" if count.recreating > count.intact else told
 
 

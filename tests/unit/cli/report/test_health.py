@@ -46,7 +46,7 @@ def test_more_is_told_on_request() -> None:
     told = health.as_text(STATE, FOUND, "INIT", rebalancing=True)
     more = health.as_text(STATE, FOUND, "INIT", rebalancing=True, more=True)
     assert set(more.splitlines()) - set(told.splitlines()) == {
-        "    Nodes that may be lost one after the other, largest first: 1",
+        "    Node failures survived one after the other, largest node first: 1",
         "    Health: unhealthy",
         "        offline nodes still have i",
         "        n1 fails N+1, with i",

@@ -27,7 +27,7 @@ def test_instances_without_their_data_are_always_listed() -> None:
     assert set(everything) - set(brief) == {"    mirrored fails over to n1"}
     assert "    local is recreated, without its data, on n1" in brief
     assert "    large does not come back" in brief
-    assert brief[-1].startswith("Group group1: Nodes that may be lost")
+    assert brief[-1].startswith("Group group1: Node failures survived")
 
 
 def test_json_counts_what_text_lists() -> None:
