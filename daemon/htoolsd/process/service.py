@@ -26,14 +26,14 @@ from htoolsd.process import check_config, logs
 from htoolsd.process.compose import Parts
 from htoolsd.process.lock import lock
 from htoolsd.process.logs import print_error
-from htoolsd.process.memory import share_arenas
+from htoolsd.process.memory import set_aside, share_arenas
 from htoolsd.process.service_manager import notify, watch
 from htoolsd.process.signals import handle_signals, reloader
 from htoolsd.process.socket import first_socket, new_socket
 from htoolsd.socket import fallback_counter
 from htoolsd.socket.acceptor import Acceptor
 from htoolsd.socket.peer import SocketPeer
-from htoolsd.tasks import Task, keep_running
+from htoolsd.tasks import Task, keep_running, note_defect
 
 _log = structlog.get_logger()
 
@@ -128,8 +128,11 @@ async def _run(
             await keep_running("socket", partial(acceptor.serve, client, clients))
 
     async def client(stream: trio.SocketStream) -> None:
-        with closing(SocketPeer(stream.socket)) as peer:
-            await deciding.server.serve(peer)
+        try:
+            with closing(SocketPeer(stream.socket)) as peer:
+                await deciding.server.serve(peer)
+        except Exception as defect:  # it ends one conversation
+            note_defect("clients", defect)
 
     async with open_nursery() as nursery:
         await nursery.start(handle_signals, stop, reloader(settings, read_config, reload))
@@ -158,6 +161,7 @@ async def _run(
                         "http": parts.http.run,
                         "notifications": parts.notifier.run,
                         "signs": acceptor.show_life,
+                        "memory": set_aside,
                     }
                     for name, task in tasks.items():
                         nursery.start_soon(keep_running, name, task)

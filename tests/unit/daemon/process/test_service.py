@@ -36,6 +36,7 @@ from htoolsd.process import service, service_manager, signals
 from htoolsd.socket.acceptor import Acceptor
 from htoolsd.socket.access import Access
 from htoolsd.socket.listening import listen
+from htoolsd.socket.peer import SocketPeer
 from htoolsd.socket.server import Server
 from htoolsd.store.state_copies import StateCopies
 from htoolsd.store.worker import LedgerWorker
@@ -221,6 +222,23 @@ async def test_defect_in_a_task_is_named_and_the_task_begins_again(
         await daemon.stop()
         await daemon.ended.wait()
     assert [line["task"] for line in daemon.log if line["event"] == "task failed"] == [name]
+
+
+async def test_defect_of_one_conversation_is_named_and_others_go_on(
+    tmp_path: Path, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_args: object) -> None:
+        raise KeyError("a defect")
+
+    monkeypatch.setattr(tasks, "_found", {})
+    async with started(tmp_path, told) as daemon:
+        with monkeypatch.context() as patched:
+            patched.setattr(SocketPeer, "__init__", fail)
+            async with await trio.open_unix_socket(daemon.config.socket):
+                await daemon.until(lambda: "task failed" in daemon.events())
+        assert [each["task"] for each in (await daemon.status())["defects"]] == ["clients"]
+        await daemon.stop()
+        await daemon.ended.wait()
 
 
 async def test_reload_survives_a_defect(
