@@ -31,6 +31,28 @@ _REASONS = {
 }
 
 
+_NEEDED = ("mtotal", "mnode", "mfree", "ctotal", "cnos")  # without these a node cannot be used
+
+
+def in_use(node: QueryRow) -> bool:
+    """Whether a node should report figures, according to the configuration."""
+    return not node.values.get("offline") and node.values.get("vm_capable") is not False
+
+
+def with_silence(node: QueryRow) -> QueryRow:
+    """Return a node as offline and silent if it should report and lacks needed figures."""
+    needed = (*_NEEDED, "sptotal") if node.values.get("ndp/exclusive_storage") else _NEEDED
+    # Figures that this version of Ganeti does not know are not needed.
+    known = (node.missing.get(name, MissingReason.UNKNOWN) is MissingReason.UNKNOWN for name in needed)
+    silent = in_use(node) and not all(known)
+    return node._replace(values={**node.values, "offline": True, "silent": True}) if silent else node
+
+
+def parse_with_silent_nodes(answers: ClusterAnswers) -> Cluster:
+    """Return the cluster in the answers, with nodes that do not report as offline. Raises DataError."""
+    return parse(answers._replace(nodes=list(map(with_silence, answers.nodes))))
+
+
 def parse(answers: ClusterAnswers, before: tuple[ClusterAnswers, Cluster] | None = None) -> Cluster:
     """Return the cluster in the answers. Raises DataError, also for a node in use that does not report.
 

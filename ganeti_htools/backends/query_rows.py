@@ -124,7 +124,7 @@ def node(fields: Fields, group: str, exclusive: bool, spindles: int, cpu_speed: 
         excl_stor=exclusive,
         tags=fields.texts("tags"),
         drained=drained,
-        silent=flag("silent") or False,  # from htoolsd
+        silent=flag("silent") or False,
         powered=flag("powered"),
         master_capable=flag("master_capable"),
         master_candidate=flag("master_candidate"),

@@ -13,7 +13,7 @@ from ganeti_htools.model.inconsistencies import inconsistencies
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.view import state_of
 from ganeti_htools.sources.dynamic_load import with_dynamic_load
-from ganeti_htools.sources.source import Reading, describe_silent, read
+from ganeti_htools.sources.source import Reading, read
 
 
 def load(line: CommandLine) -> Cluster:
@@ -24,17 +24,13 @@ def load(line: CommandLine) -> Cluster:
 def read_cluster(line: CommandLine) -> Reading:
     """Read the cluster that the options name, with its dynamic load and its generations.
 
-    Raises HtoolsError; also for nodes that are silent or whose figures are older than their instances, if the
-    plan will be carried out.
+    Raises HtoolsError; also for nodes whose figures are older than their instances, if the plan will be
+    carried out.
     """
     wanted = source_of(line)
     with during("failed to load data, aborting"):
         reading = read(wanted, warn, line.verbose > 1)
     say(inconsistency_warning(reading.inconsistencies))
-    if reading.silent and line.exec and not line.wait_for_nodes:
-        raise HtoolsError(
-            f"{describe_silent(reading.silent)}: nothing is carried out (--wait-for-nodes waits for them)"
-        )
     if reading.updating and line.exec:
         raise HtoolsError(f"{reading.updating}; nothing is carried out")
     return reading._replace(cluster=with_load(reading.cluster, line))

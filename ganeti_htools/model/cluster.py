@@ -4,7 +4,7 @@ Backends read and write these rows; :mod:`ganeti_htools.model.derive` computes c
 MiB. Rows refer to each other by name, so a row stays valid in any cluster.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ganeti_htools.model.errors import DataError
@@ -237,6 +237,12 @@ class Cluster:
     ganeti: GanetiVersion | None = None
     iallocator: str = ""
     iallocator_options: PlacementOptions = field(default_factory=PlacementOptions)
+
+
+def silent_nodes(cluster: Cluster, groups: Collection[str]) -> tuple[str, ...]:
+    """Return the nodes of these node groups (names) that are in use and do not report."""
+    uuids = {group.uuid for group in cluster.groups if group.name in groups}
+    return tuple(node.name for node in cluster.nodes if node.silent and node.group in uuids)
 
 
 def template_not_enabled(cluster: Cluster, template: DiskTemplate) -> str | None:

@@ -50,15 +50,13 @@ class Reading(NamedTuple):
     """A cluster that was read.
 
     ``inconsistencies`` are lines about figures of a request that do not add up. From htoolsd,
-    ``generations`` are those of its tables, and ``silent`` the nodes in use that do not report; the cluster
-    has them as offline. ``updating`` describes nodes whose figures are older than their instances, and why;
-    empty if there are none.
+    ``generations`` are those of its tables. ``updating`` describes nodes whose figures are older than their
+    instances, and why; empty if there are none.
     """
 
     cluster: Cluster
     inconsistencies: tuple[str, ...] = ()
     generations: Mapping[str, int] | None = None
-    silent: tuple[str, ...] = ()
     updating: str = ""
 
 
@@ -151,7 +149,8 @@ def _from_luxi(path: str, warn: Warn, ask_storage: bool) -> Cluster:
 
     async def ask() -> Cluster:
         async with client.LuxiClient(path or queries.default_socket()) as ganeti:
-            cluster = luxi.parse(await queries.whole_cluster(ganeti))
+            cluster = luxi.parse_with_silent_nodes(await queries.whole_cluster(ganeti))
+            _warn_of_silent(cluster, warn)
             if ask_storage:
                 return await storage_jobs.with_storage(ganeti, cluster, warn)
             if ganeti.path == queries.default_socket():  # on the master node itself
@@ -171,14 +170,18 @@ def _from_daemon(path: str, warn: Warn, verbose: bool, fresh: bool) -> Reading:
     told: Any = calls.ask(path or calls.default_socket(), "cluster", {"fresh": fresh})
     answers = relayed.from_json(told)
     match told:
-        case {"ages": dict(ages), "late": bool(late), "error": error, "silent": list(silent)}:
+        case {"ages": dict(ages), "late": bool(late), "error": error}:
             if verbose or late:
                 old = ", ".join(f"{kind} data {age:.0f} s old" for kind, age in ages.items())
                 why = f" ({error})" if error else ""
                 warn(f"{'Warning: ' if late else ''}htoolsd: {old}{why}")
-            for name in silent:
-                warn(f"Warning: node {name} does not report, and is taken for offline")
     cluster, updating = luxi.parse(answers), told.get("updating", ())
+    nodes = tuple(
+        replace(node, updating=node.name in updating, silent=node.name in told["silent"])
+        for node in cluster.nodes
+    )
+    cluster = replace(cluster, nodes=nodes)
+    _warn_of_silent(cluster, warn)
     if told.get("storage"):
         from ganeti_htools.backends import ganeti_storage
 
@@ -197,8 +200,13 @@ def _from_daemon(path: str, warn: Warn, verbose: bool, fresh: bool) -> Reading:
     older = describe_updating(updating, why) if updating else ""
     if older and (verbose or fresh):
         warn(f"Warning: htoolsd: {older}; free memory and disk are computed from what has moved")
-    nodes = tuple(replace(node, updating=node.name in updating) for node in cluster.nodes)
-    return Reading(replace(cluster, nodes=nodes), (), told["generations"], tuple(told["silent"]), older)
+    return Reading(cluster, (), told["generations"], older)
+
+
+def _warn_of_silent(cluster: Cluster, warn: Warn) -> None:
+    for node in cluster.nodes:
+        if node.silent:
+            warn(f"Warning: node {node.name} does not report, and is taken for offline")
 
 
 def describe_updating(nodes: Iterable[str], why: str) -> str:

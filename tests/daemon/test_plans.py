@@ -416,19 +416,39 @@ def test_waits_for_a_silent_node_only_on_request(tmp_path: Path) -> None:
         assert numbers(whole(daemon)) == [1, 2]
 
 
-def test_plans_nothing_while_a_node_is_silent(tmp_path: Path) -> None:
+def test_carries_nothing_out_while_a_node_is_silent(tmp_path: Path) -> None:
     rows = generated(3, DRAINED)
     with following(tmp_path, rows) as (daemon, ganeti):
         ganeti.tell("lose", used(rows))
         call(daemon, "refresh")
-        for name in ("hbal", "hsqueeze"):
-            done = tool(name, f"-D{daemon.socket}", "-X")
-            silent = f"nodes that are in use do not report: {used(rows)}"
-            assert (done.returncode, done.stdout) == (1, "")
-            told = f"Error: {silent}: nothing is carried out (--wait-for-nodes waits for them)"
-            assert done.stderr.splitlines()[-1] == told
-            assert last(daemon) is None
+        done = tool("hbal", f"-D{daemon.socket}", "-X")
+        silent = f"nodes that are in use do not report: {used(rows)}"
+        told = f"Error: {silent}: nothing is carried out (--wait-for-nodes waits for them)"
+        assert (done.returncode, done.stderr.splitlines()[-1]) == (1, told)
+        assert not ganeti.tell("jobs")
         assert tool("hbal", f"-D{daemon.socket}").returncode == 0
+
+
+@pytest.mark.parametrize("source", ["-D", "-L"])
+def test_silent_node_holds_up_only_its_own_group(tmp_path: Path, source: str) -> None:
+    rows = generated(3, TWO_GROUPS)
+    lost = used(rows)
+    own, other = sorted(
+        rows.groups,
+        key=lambda group: not any(node.name == lost and node.group == group.uuid for node in rows.nodes),
+    )
+    with following(tmp_path, rows) as (daemon, ganeti):
+        ganeti.tell("lose", lost)
+        call(daemon, "refresh")
+        socket = daemon.socket if source == "-D" else ganeti.socket
+        silent = f"Warning: node {lost} does not report, and is taken for offline"
+        done = tool("hbal", f"{source}{socket}", "-X", "-l1", "-G", other.name)
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "Jobs: 1 succeeded")
+        assert done.stderr.splitlines()[0] == silent
+        done = tool("hbal", f"{source}{socket}", "-X", "-l1", "-G", own.name)
+        assert done.returncode == 1
+        assert f"nodes that are in use do not report: {lost}: nothing is carried out" in done.stderr
+        assert len(ganeti.tell("jobs")) == 1
 
 
 def test_stops_at_a_node_that_just_fell_silent(tmp_path: Path) -> None:

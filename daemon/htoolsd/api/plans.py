@@ -17,7 +17,7 @@ from ganeti_htools.planning.options import from_json, names
 from ganeti_htools.planning.plan import OnChange, Proposal, new_run
 from ganeti_htools.planning.tools import TOOLS
 from ganeti_htools.records import Valid, choice
-from ganeti_htools.sources.source import describe_silent, describe_updating
+from ganeti_htools.sources.source import describe_updating
 from htoolsd.config.settings import Settings
 from htoolsd.plans.plan import Plan, PlanState, new_plan
 from htoolsd.plans.plans import Plans
@@ -136,8 +136,8 @@ class PlanMethods:
         tool, model = plan.facts["tool"], self._sync.model
         if tool not in TOOLS or model.available is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet; ask again")
-        if model.silent:
-            raise RefusalError(Refusal.CLUSTER, describe_silent(model.silent))
+        if (silence := self._plans.silence(plan)) is not None:
+            raise RefusalError(Refusal.CLUSTER, silence)
         options = _options(tool, plan.facts["options"])
         earlier = f"plan {plan.id} was made by an earlier htoolsd and"
         if "policy" in plan.facts:

@@ -29,7 +29,7 @@ from ganeti_htools.execution.wording import event_reporter
 from ganeti_htools.files import write_text
 from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.luxi.past_jobs import plan_entry
-from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.cluster import Cluster, Instance, silent_nodes
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.nursery import open_nursery
 from ganeti_htools.planning.plan import OnChange
@@ -226,8 +226,8 @@ class Plans:
             raise RefusalError(Refusal.PLAN, f"plan {plan.id} is already {plan.state}")
         if plan.has_expired(time.time()):
             raise RefusalError(Refusal.PLAN, f"plan {plan.id} has expired; make a new one")
-        if self._sync.model.silent and not wait_for_nodes:
-            raise RefusalError(Refusal.CLUSTER, describe_silent(self._sync.model.silent))
+        if not wait_for_nodes and (why := self.silence(plan)) is not None:
+            raise RefusalError(Refusal.CLUSTER, why)
         for other in self._plans.values():
             common = set(plan.facts["groups"]) & set(other.facts["groups"])
             where = f"node group {', '.join(sorted(common))}"
@@ -262,7 +262,7 @@ class Plans:
 
         async def read() -> Cluster:
             nonlocal seen
-            cluster, seen = await self._read(wait_for_nodes or run.sets > 0)
+            cluster, seen = await self._read(plan, wait_for_nodes or run.sets > 0)
             return cluster
 
         async def claim(jobs: Sequence[Job]) -> str | None:
@@ -317,20 +317,28 @@ class Plans:
         if self._claims is not None:
             await self._claims.read_newest()
 
-    async def _read(self, wait_for_nodes: bool) -> tuple[Cluster, SyncedState | None]:
+    def silence(self, plan: Plan) -> str | None:
+        """Return that nodes of the plan's groups do not report; None if they do."""
+        cluster = self._sync.model.cluster
+        silent = silent_nodes(cluster, plan.facts["groups"]) if cluster else ()
+        return describe_silent(silent) if silent else None
+
+    async def _read(self, plan: Plan, wait_for_nodes: bool) -> tuple[Cluster, SyncedState | None]:
         """Return the cluster as it is now, and the state of the ledger.
 
-        Raises NotSyncedError. Raises HtoolsError for nodes that do not report: DataError with
-        ``wait_for_nodes``, then the caller tries again.
+        Raises NotSyncedError. Raises HtoolsError for nodes of the plan's groups that do not report: DataError
+        with ``wait_for_nodes``, then the caller tries again.
         """
         await self._sync.poll_all()
-        model = self._sync.model
-        if model.available is None or model.silent:
-            raise (DataError if wait_for_nodes else HtoolsError)(describe_silent(model.silent))
-        if self._claims is None:
-            return model.available, None
-        cluster, synced = await self._claims.available_cluster()
-        return cluster or model.available, synced
+        if (why := self.silence(plan)) is not None:
+            raise (DataError if wait_for_nodes else HtoolsError)(why)
+        cluster, synced = self._sync.model.available, None
+        if self._claims is not None:
+            found, synced = await self._claims.available_cluster()
+            cluster = found or cluster
+        if cluster is None:
+            raise DataError("the cluster is not known yet")
+        return cluster, synced
 
     async def _claim(self, plan: Plan, jobs: Sequence[Job], seen: SyncedState | None = None) -> str | None:
         """Claim what jobs need on a state (no jobs: release); return why they need another review, if any."""

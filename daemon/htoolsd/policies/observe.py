@@ -109,7 +109,7 @@ def _situation(seen: Observation, remedy: Remedy[Any], facts: GroupFacts, need: 
         need,
         drained=[node.name for node in nodes if _holds_back(remedy, node)],
         unfinished=[node.name for node in nodes if remedy.resumes and SQUEEZING in node.tags],
-        silent=seen.model.silent,
+        silent=[node.name for node in nodes if node.silent],
         updating=[node for node in seen.model.updating if node in own_names],
         outdated=seen.outdated,
         paused=seen.paused,

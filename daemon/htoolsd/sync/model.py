@@ -35,7 +35,6 @@ TABLES = {
 }
 
 _FIGURES = [name for name in NODE_LIVE_FIELDS if name != "name"]
-_NEEDED = ("mtotal", "mnode", "mfree", "ctotal", "cnos")  # without these a node cannot be used
 _WANTED = {"up": "running", "down": "ADMIN_down", "offline": "ADMIN_offline"}
 
 Item = TypeVar("Item")
@@ -219,7 +218,7 @@ def _nodes(instance: QueryRow) -> list[str]:
 def nodes_without_live_data(model: Model) -> frozenset[str]:
     """Return the nodes in use that the last live data lacks: they were missing or not in use at that time."""
     live = _by_name(model.tables["live_nodes"].rows)
-    used = (row.values["name"] for row in model.tables["nodes"].rows if _in_use(row))
+    used = (row.values["name"] for row in model.tables["nodes"].rows if luxi.in_use(row))
     return frozenset(name for name in used if name not in live or _was_offline(live[name]))
 
 
@@ -282,7 +281,7 @@ def _merged(model: Model) -> Model:
         model,
         answers=answers,
         without_storage=cluster,
-        silent=tuple(row.values["name"] for row in nodes if row.values.get("silent")),
+        silent=tuple(node.name for node in cluster.nodes if node.silent),
         joined={**joined_nodes, **joined},
     )
     return set_storage(merged, model.storage)
@@ -354,28 +353,14 @@ def _join(
     return rows, joined
 
 
-def _in_use(node: QueryRow) -> bool:
-    """Whether a node should report figures, according to the configuration."""
-    return not node.values.get("offline") and node.values.get("vm_capable") is not False
-
-
 def _with_figures(node: QueryRow, live: QueryRow | None, change: FreeChange) -> QueryRow:
-    """Return a node with the figures that it reported, and the change of its free amounts since.
-
-    Offline if it should report and lacks needed figures.
-    """
+    """Return a node with the figures that it reported, and the change of its free amounts since."""
     if node.values.get("offline"):
         return QueryRow(node.values, {**node.missing, **dict.fromkeys(_FIGURES, MissingReason.OFFLINE)})
     if live is None:
         live = QueryRow({}, dict.fromkeys(_FIGURES, MissingReason.NO_DATA))
     values = {**with_free_change(live.values, change), **node.values}
-    missing = {**live.missing, **node.missing}
-    needed = (*_NEEDED, "sptotal") if node.values.get("ndp/exclusive_storage") else _NEEDED
-    # Figures that this version of Ganeti does not know are not needed.
-    lacks = any(missing.get(name, MissingReason.UNKNOWN) is not MissingReason.UNKNOWN for name in needed)
-    if lacks and _in_use(node):
-        values["offline"] = values["silent"] = True
-    return QueryRow(values, missing)
+    return luxi.with_silence(QueryRow(values, {**live.missing, **node.missing}))
 
 
 def _with_status(instance: QueryRow, live: QueryRow | None, roles: Roles) -> QueryRow:

@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -24,12 +24,13 @@ from ganeti_htools.execution.wording import event_reporter, going_on, summary
 from ganeti_htools.luxi import job_queries, jobs, queries
 from ganeti_htools.luxi.client import LuxiClient, LuxiError
 from ganeti_htools.luxi.opcodes import sources
-from ganeti_htools.model.cluster import Cluster, Node
+from ganeti_htools.model.cluster import Cluster, Node, silent_nodes
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.nursery import open_nursery
 from ganeti_htools.planning.plan import ToolPlan, new_run
 from ganeti_htools.planning.view import is_called
 from ganeti_htools.sources import storage_jobs
+from ganeti_htools.sources.source import describe_silent
 
 T = TypeVar("T")
 
@@ -55,7 +56,9 @@ class OverLuxi:
             return check(with_load(cluster, line), rest, made)
 
         after = bool(line.save)
-        cluster = trio.run(_carry_out, self.path, run, check_loaded, say, after, line.ask_storage)
+        cluster = trio.run(
+            _carry_out, self.path, run, check_loaded, say, after, line.ask_storage, plan.groups
+        )
         say(*summary(run))
         save_outcome(line, cluster, run.rest)
         return record(run)
@@ -149,15 +152,26 @@ async def _boot_ids(ganeti: LuxiClient, names: Sequence[str]) -> dict[str, str]:
 
 
 async def _carry_out(
-    path: str, run: Run, check: Check, say: Say, after: bool, ask_storage: bool
+    path: str,
+    run: Run,
+    check: Check,
+    say: Say,
+    after: bool,
+    ask_storage: bool,
+    groups: Collection[str],
 ) -> Cluster | None:
-    """Carry out a run. Returns the cluster afterwards if ``after`` is set and Ganeti answers, else None."""
+    """Carry out a run, for which the nodes of these groups have to report.
+
+    Returns the cluster afterwards if ``after`` is set and Ganeti answers, else None.
+    """
     stop = trio.Event()
     async with LuxiClient(path) as ganeti:
 
         async def read() -> Cluster:
             answers = await queries.whole_cluster(ganeti)
-            cluster = await trio.to_thread.run_sync(luxi.parse, answers)
+            cluster = await trio.to_thread.run_sync(luxi.parse_with_silent_nodes, answers)
+            if silent := silent_nodes(cluster, groups):
+                raise DataError(describe_silent(silent))
             return await storage_jobs.with_storage(ganeti, cluster, _warn) if ask_storage else cluster
 
         cluster = None

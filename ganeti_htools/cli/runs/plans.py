@@ -10,9 +10,11 @@ from typing import Any, Protocol, TypeVar
 from ganeti_htools.cli.terminal.messages import progress, tolerant
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.execution.review import Say
-from ganeti_htools.model.cluster import Node
+from ganeti_htools.model.cluster import Node, silent_nodes
+from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.plan import Tool, ToolOptions, ToolPlan
+from ganeti_htools.sources.source import describe_silent
 
 O = TypeVar("O", bound=ToolOptions)  # noqa: E741
 P = TypeVar("P", bound=ToolPlan[Any])
@@ -62,8 +64,12 @@ def make(
 def carry_out(line: CommandLine, tool: str, plan: ToolPlan[Any], answer: Any, tell: Say) -> Mapping[str, Any]:
     """Carry a plan out (``-X``), by htoolsd if ``answer`` is from there. Returns the record of the run.
 
-    Raises HtoolsError.
+    Raises HtoolsError, also for silent nodes in the plan's groups unless the plan waits for them.
     """
+    silent = silent_nodes(plan.state.cluster, plan.groups)
+    if silent and not line.wait_for_nodes:
+        why, wait = describe_silent(silent), " (--wait-for-nodes waits for them)" * (line.daemon is not None)
+        raise HtoolsError(f"{why}: nothing is carried out{wait}")
     return executor(line).carry_out(tool, plan, answer, tolerant(tell))
 
 

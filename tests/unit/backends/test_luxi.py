@@ -183,6 +183,13 @@ def test_a_drained_node_reports() -> None:
     assert node.t_mem > 0
 
 
+def test_node_that_does_not_report_is_silent_where_that_is_allowed() -> None:
+    silent = luxi.parse_with_silent_nodes(node_with({}, {"mfree": MissingReason.NO_DATA})).nodes[0]
+    assert (silent.silent, silent.offline) == (True, True)
+    drained = luxi.parse_with_silent_nodes(node_with({"drained": True})).nodes[0]
+    assert (drained.silent, drained.offline) == (False, True)
+
+
 def test_fields_that_this_ganeti_does_not_know_have_a_usual_value() -> None:
     unknown = MissingReason.UNKNOWN
     node = luxi.parse(

@@ -18,13 +18,13 @@ from ganeti_htools.model.tags import MAINTENANCE
 from ganeti_htools.planning.balancing import hbal
 from ganeti_htools.planning.balancing.hbal import BalancingPlan
 from ganeti_htools.simulator.storage_units import object_uuid
-from ganeti_htools.simulator.world import initial_world
+from ganeti_htools.simulator.world import initial_world, lose_node
 from htoolsd.plans.plan import PlanState
 from htoolsd.policies import rebalance
 from tests.support.policies import EAGER, all_off
 from tests.support.policies_at_work import now, working
 from tests.support.settings import change
-from tests.support.worlds import delay, migrate, role, uneven
+from tests.support.worlds import delay, grouped, migrate, role, uneven
 
 
 async def test_does_nothing_when_off(autojump_clock: MockClock, tmp_path: Path) -> None:
@@ -188,6 +188,19 @@ async def test_holds_back_by_what_ganeti_reports(autojump_clock: MockClock, tmp_
         daemon.luxid.master = True
         await trio.sleep(100)
         assert (await daemon.decided()).outcome == "begun"
+
+
+async def test_silent_node_holds_back_only_in_its_own_group(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    rows, more = uneven(), grouped().cluster
+    nodes = (*rows.nodes, *more.nodes[-2:])
+    start = initial_world(replace(rows, groups=more.groups, nodes=nodes))
+    for lost, outcome in (("four", "begun"), ("two", "held back")):
+        async with working(tmp_path / lost, world=lose_node(start, lost), rebalance=EAGER) as daemon:
+            decision = await daemon.decided()
+            assert (decision.group, decision.outcome) == ("default", outcome)
+            assert lost == "four" or decision.reason == "nodes do not report: two"
 
 
 @pytest.mark.parametrize(
