@@ -49,12 +49,16 @@ help:
 venv: $(VENV)/.installed
 	@echo "the programs are in $(BIN)"
 
-$(VENV)/.installed: setup.cfg pyproject.toml .ci/venv
-	@.ci/venv $(VENV) --editable .
+# Installed are the versions that packaging/lock chose, not the newest of today.
+LOCKED := --require-hashes --requirement packaging/requirements
+$(VENV)/.installed: setup.cfg pyproject.toml .ci/venv packaging/requirements.txt packaging/requirements-build.txt
+	@.ci/venv $(VENV) $(LOCKED)-build.txt
+	@.ci/venv $(VENV) $(LOCKED).txt
+	@.ci/venv $(VENV) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.developer: $(VENV)/.installed
-	@.ci/venv $(VENV) --editable '.[test,lint]'
+$(VENV)/.developer: $(VENV)/.installed packaging/requirements-test.txt
+	@.ci/venv $(VENV) $(LOCKED)-test.txt
 	@touch $@
 
 .venv-lowest/.developer: setup.cfg pyproject.toml .ci/venv constraints-lowest.txt

@@ -1,12 +1,9 @@
 #!/usr/bin/env python3
-r"""Installs the checkout below a prefix, or removes it again; run by ``make install`` and ``make uninstall``.
+"""Installs the checkout below a prefix, or removes it again; run by ``make install`` and ``make uninstall``.
 
 ``setup.cfg`` lists programs and data files. Programs and packages are below PREFIX/lib/htoolsd, apart from
 other packages of Python. If Python lacks dependencies, they are installed there as well, from wheels with the
-hashes of ``requirements.txt``. To choose new versions (with pip-tools):
-
-    pip-compile --generate-hashes --strip-extras --no-annotate --no-header --no-emit-index-url \
-        --no-emit-find-links --extra postgresql --output-file packaging/requirements.txt setup.cfg
+hashes of ``requirements.txt``, which ``packaging/lock`` writes.
 """
 
 import argparse

@@ -29,16 +29,23 @@ def test_debian_13_has_every_package_that_we_need() -> None:
     assert {re.split(r"[\[>]", line)[0] for line in wanted.split()} == installed | {"highspy"}
 
 
-def test_wheels_satisfy_every_requirement() -> None:
-    """The pinned versions, for machines whose packages are too old."""
+def test_locked_versions_satisfy_every_requirement() -> None:
+    """Programs, tests and linters: the same version where two of these use a package."""
     config = configparser.ConfigParser()
     config.read(TOP / "setup.cfg")
-    text = (TOP / "packaging/requirements.txt").read_text()
-    assert "://" not in text
-    pinned = dict(re.findall(r"(?m)^([a-z0-9-]+)==([0-9.]+)", text))
-    for line in config["options"]["install_requires"].split():
-        name, least = line.split(">=")
-        assert [int(part) for part in pinned[name].split(".")] >= [int(part) for part in least.split(".")]
+    extras = config["options.extras_require"]
+    required = config["options"]["install_requires"]
+    locked = []
+    for name, wanted in (("", required), ("-test", required + extras["test"] + extras["lint"])):
+        text = (TOP / f"packaging/requirements{name}.txt").read_text()
+        assert "://" not in text
+        versions = dict(re.findall(r"(?m)^([a-z0-9-]+)==([0-9.]+)", text))
+        for line in wanted.split():
+            package, _, least = re.sub(r"\[.*\]", "", line).partition(">=")
+            assert [*map(int, versions[package].split("."))] >= [*map(int, (least or "0").split("."))]
+        locked.append(versions)
+    programs, tests = locked
+    assert all(programs[name] == tests[name] for name in programs.keys() & tests)
 
 
 def test_every_program_is_in_one_debian_package() -> None:
