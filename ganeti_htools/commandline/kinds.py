@@ -1,6 +1,5 @@
 """The kinds of arguments that options have. All readers raise DataError for a text of another kind."""
 
-import re
 from collections.abc import Callable
 from enum import Enum
 from typing import Literal, TypeVar
@@ -11,10 +10,10 @@ from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.ganeti_version import parse_version
+from ganeti_htools.model.hours import read_hours
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import DiskTemplate
 
-Hours = tuple[int, int]
 Member = TypeVar("Member", bound=Enum)
 
 
@@ -120,16 +119,6 @@ def _steps(text: str) -> int:
     return values.whole(text, -MAX_MIB)
 
 
-def _hours(text: str) -> Hours:
-    """Read local times of day: minutes after midnight, the end excluded."""
-    found = re.fullmatch(r"(\d{1,2})(?::(\d\d))?-(\d{1,2})(?::(\d\d))?", text, re.ASCII)
-    numbers = [int(part or 0) for part in found.groups()] if found else [24]
-    if max(numbers[::2]) > 23 or max(numbers[1::2], default=0) > 59:
-        raise DataError(f"expected local times like 22-6 or 22:00-06:30, not {values.quote(text)}")
-    begin_hour, begin_minute, end_hour, end_minute = numbers
-    return 60 * begin_hour + begin_minute, 60 * end_hour + end_minute
-
-
 def _template(text: str) -> DiskTemplate:
     return values.member(text, DiskTemplate)
 
@@ -141,7 +130,7 @@ HOST = Kind(str, "ADDRESS", "host")
 GROUP = Kind(str, "GROUP", "onegroup")
 NODE = Kind(str, "NODE", "onenode")
 INSTANCE = Kind(str, "INSTANCE", "oneinstance")
-HOURS = Kind(_hours, "BEGIN-END", "string")
+HOURS = Kind(read_hours, "BEGIN-END", "string")
 PROGRAM = Kind(str, "PROGRAM", "file")
 NODES = Kind(_names, "NODES", "manynodes")
 INSTANCES = Kind(_names, "INSTS", "manyinstances")

@@ -1,15 +1,14 @@
 """Settings of the policies: one table of the configuration file for each policy."""
 
-import re
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.hours import read_hours
 from ganeti_htools.records import Valid
 from htoolsd.config.keys import checked, one_of
 
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_HOURS = re.compile(r"(([01]\d|2[0-3]):[0-5]\d)-(([01]\d|2[0-3]):[0-5]\d)")
 
 
 class Reserve(NamedTuple):
@@ -17,11 +16,6 @@ class Reserve(NamedTuple):
 
     instances: float
     disks: bool = False
-
-
-def _check_hours(text: str) -> None:
-    if not _HOURS.fullmatch(text):
-        raise DataError("expected local times like 22:00-06:00, or nothing")
 
 
 _BILLION = 10**9
@@ -49,7 +43,7 @@ class PolicySettings:
     ] = "off"
     every_seconds: Annotated[float, "length of a round: how often the policy is considered"] = 600.0
     hold: _Hold = 3
-    hours: Annotated[str, checked(_check_hours), "local time of day, like 22:00-06:00; empty: always"] = ""
+    hours: Annotated[str, checked(read_hours), "local time of day, like 22:00-06:00; empty: always"] = ""
     weekdays: Annotated[
         tuple[str, ...], _DAYS, f"days on which hours begin, of {', '.join(WEEKDAYS)}; empty: all"
     ] = ()
@@ -66,18 +60,6 @@ class PolicySettings:
         3600.0
     )
     failures: Annotated[int, "failed plans in a row that switch it off"] = 3
-
-    def within_hours(self, minute: str) -> bool:
-        """Whether a time of day, like ``18:30``, is within ``hours``, the end excluded."""
-        begin, _, end = self.hours.partition("-")
-        if not begin or begin == end:
-            return True
-        return begin <= minute < end if begin < end else minute >= begin or minute < end
-
-    def after_midnight(self, minute: str) -> bool:
-        """Whether a time of day within ``hours`` belongs to a night that began on the day before."""
-        begin, _, end = self.hours.partition("-")
-        return begin > end > minute
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from ganeti_htools.model.hours import read_hours
 from ganeti_htools.model.wording import counted
 from htoolsd.config.policies import WEEKDAYS, PolicySettings
 from htoolsd.policies.memory import PolicyMemory, Rounds
@@ -142,10 +143,10 @@ def _failures(situation: Situation) -> str | None:
 
 
 def _outside_hours(settings: PolicySettings, local: datetime) -> str | None:
-    minute = f"{local:%H:%M}"
-    if not settings.within_hours(minute):
-        return f"it is {minute}, not within {settings.hours}"
-    night = settings.after_midnight(minute)
+    minute, hours = 60 * local.hour + local.minute, read_hours(settings.hours or "0-24")
+    if hours.minutes_until(minute):
+        return f"it is {local:%H:%M}, not within {settings.hours}"
+    night = hours.began_yesterday(minute)
     day = WEEKDAYS[(local.weekday() - night) % len(WEEKDAYS)]
     if not settings.weekdays or day in settings.weekdays:
         return None

@@ -15,11 +15,10 @@ import trio
 
 from ganeti_htools import streams
 from ganeti_htools.cli.terminal.messages import say
-from ganeti_htools.commandline.kinds import Hours
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.hours import Hours
 from ganeti_htools.nursery import open_nursery
 
-_DAY = 24 * 60
 _LOOK = 30.0  # seconds between looks at the clock, which may be set meanwhile
 
 
@@ -94,13 +93,6 @@ async def _await_enter(scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-def minutes_until(hours: Hours, minute: int) -> int:
-    """Return the minutes from a minute of the day until the hours begin; 0 within them."""
-    begin, end = hours
-    within = (minute - begin) % _DAY < ((end - begin) % _DAY or _DAY)
-    return 0 if within else (begin - minute) % _DAY
-
-
 def await_hours(hours: Hours | None) -> bool:
     """Wait until the hours begin. Returns whether that took time."""
     waited = False
@@ -114,4 +106,4 @@ def await_hours(hours: Hours | None) -> bool:
 
 def _minutes_left(hours: Hours) -> int:
     now = datetime.now()
-    return minutes_until(hours, 60 * now.hour + now.minute)
+    return hours.minutes_until(60 * now.hour + now.minute)

@@ -11,29 +11,31 @@ from hypothesis import strategies as st
 from ganeti_htools.cli.runs import waiting
 from ganeti_htools.commandline.kinds import HOURS
 from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.model.hours import Hours, read_hours
 
 MINUTES = st.integers(0, 24 * 60 - 1)
 
 
-@given(MINUTES, MINUTES, MINUTES)
+@given(MINUTES, MINUTES | st.just(24 * 60), MINUTES)
 def test_hours_are_counted_around_the_clock(begin: int, end: int, now: int) -> None:
     inside = now >= begin or now < end if begin >= end else begin <= now < end
-    left = waiting.minutes_until((begin, end), now)
+    left = Hours(begin, end).minutes_until(now)
     assert (left == 0) == inside
     assert inside or (now + left) % (24 * 60) == begin
 
 
 def test_hours_are_read() -> None:
-    assert HOURS.read("22-6") == (22 * 60, 6 * 60)
-    assert HOURS.read("07:30-18:15") == (450, 1095)
-    for text in ("", "22", "24-6", "7:60-8", "7-8-9", "٢-٣"):
+    assert HOURS.read("22-6") == read_hours("22-6") == (22 * 60, 6 * 60)
+    assert read_hours("07:30-18:15") == read_hours("7:30-18:15") == (450, 1095)
+    assert read_hours("22:00-24:00") == (22 * 60, 24 * 60)
+    for text in ("", "22", "24-6", "8-24:01", "7:60-8", "7-8-9", "٢-٣"):
         with pytest.raises(DataError, match="expected local times"):
-            HOURS.read(text)
+            read_hours(text)
 
 
 def test_hours_that_are_always() -> None:
     assert not waiting.await_hours(None)
-    assert not waiting.await_hours((0, 0))
+    assert not waiting.await_hours(Hours(0, 0))
 
 
 def test_program_gets_the_names(tmp_path: Path) -> None:

@@ -66,6 +66,10 @@ NIGHT = "22:00-06:00"
         ({"hours": "22:00-23:30"}, 23, {"hours": "it is 23:30, not within 22:00-23:30"}),
         ({"hours": "08:00-18:00"}, 23, {"hours": "it is 23:30, not within 08:00-18:00"}),
         ({"weekdays": ("sat",)}, 23, {}),
+        ({"hours": "8:00-17:00"}, 23, {"hours": "it is 23:30, not within 8:00-17:00"}),
+        ({"hours": "8:00-17:00"}, 16, {}),
+        ({"hours": "22:00-24:00", "weekdays": ("sat",)}, 23, {}),
+        ({"hours": "22:00-24:00"}, 1, {"hours": "it is 01:30, not within 22:00-24:00"}),
         ({"hours": NIGHT}, 23, {}),
         ({"hours": "23:30-23:30"}, 23, {}),
         # A night belongs to the day on which it began.

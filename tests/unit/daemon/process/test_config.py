@@ -96,7 +96,10 @@ def test_command_line_overrides_file_overrides_defaults(tmp_path: Path) -> None:
             "squeeze: target_resources: expected at least minimal_resources, which is 1",
         ),
         ("[squeeze]\nmin_nodes = 3", "squeeze: max_nodes: expected at least min_nodes, which is 3"),
-        ('[rebalance]\nhours = "8-24"', "rebalance: hours: expected local times like 22:00-06:00"),
+        (
+            '[rebalance]\nhours = "8-25"',
+            "rebalance: hours: expected local times like 22-6 or 22:00-24:00",
+        ),
         ('[rebalance]\nweekdays = ["sunday"]', "rebalance: weekdays: expected a list of strings from mon, "),
         ("[rebalance]\ngroups = [1]", "rebalance: groups: expected a list of strings"),
         ('[notify]\nprogram = "mail root"', "notify: program: expected the absolute path of a program"),
