@@ -16,7 +16,7 @@ SOURCES = {"ganeti_htools": ROOT / "ganeti_htools", "htoolsd": ROOT / "daemon" /
 
 _LIBRARY = (
     "model engine backends luxi client sources execution planning deciding pages records files nursery"
-    " streams sockets version"
+    " streams sockets program_paths version"
 )
 
 # The packages that each package may import besides itself; the lowest packages come first. Names are below
@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "version": "",
     "nursery": "",
     "streams": "",
+    "program_paths": "",
     "sockets": "",
     "files": "model",
     "engine.rules": "model",

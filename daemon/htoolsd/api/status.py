@@ -13,6 +13,7 @@ import trio
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.planning.groups.health import group_health
 from ganeti_htools.planning.maintenance.status import nodes_in_maintenance, rolls
+from ganeti_htools.program_paths import hidden_programs, typed
 from ganeti_htools.version import VERSION, build
 from htoolsd import tasks
 from htoolsd.api.attention import RowsToWatch, attention, rows_to_watch
@@ -93,7 +94,7 @@ class StatusMethods:
         self._outside = outside
         self._set_aside: list[str] = []
         self._health = HealthCache(following.sync)
-        self._build = build()
+        self._build, self._paths = build(), hidden_programs()
         self._started, self._clock = time.time(), time.monotonic()
 
     @method(
@@ -143,7 +144,8 @@ class StatusMethods:
             "memory_mib": resident_mib(),
         }
         found = attention(status, health.watched, plans.all, time.time())
-        return {"attention": [each.to_json() for each in found], **status}
+        lines = [each._replace(command=typed(each.command, self._paths)) for each in found]
+        return {"attention": [each.to_json() for each in lines], **status}
 
     async def _files_set_aside(self) -> list[str]:
         """Return the damaged files that were set aside; the last known ones if the disk takes long."""

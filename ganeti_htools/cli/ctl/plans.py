@@ -13,6 +13,7 @@ from ganeti_htools.cli.terminal.messages import progress
 from ganeti_htools.client.plan_changes import follow
 from ganeti_htools.model.errors import printable
 from ganeti_htools.model.wording import moment
+from ganeti_htools.program_paths import hidden_programs, typed
 
 _ID = "Plan".ljust(12)  # as wide as an id, so that both begin at the same place
 _HEADER = (_ID, "Tool", "State", "Made", "By", "Jobs", "Score", "Groups")
@@ -204,5 +205,6 @@ def cancelled(plan: Any, now: bool) -> str:
     lines = [f"plan {plan['id']} has stopped; its current jobs go on in Ganeti"]
     if plan["left"]:
         lines += (f"  {text}" for text in plan["left"])
-        lines.append(f"{plan['tool']} -D -X finishes that: it goes on with these nodes, or uses them again")
+        again = typed(f"{plan['tool']} -D -X", hidden_programs())
+        lines.append(f"{again} finishes that: it goes on with these nodes, or uses them again")
     return "\n".join(lines)
