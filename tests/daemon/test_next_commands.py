@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ OURS = ("hbal", "hcheck", "hmaintain", "hsqueeze", "htoolsctl")
 def cluster() -> Cluster:
     """A cluster that needs attention for many reasons."""
     found = text.parse((ROOT / "examples/drifted.data").read_text(), "drifted.data")
-    changes = {
+    changes: dict[str, Any] = {
         "node2": {"t_mem": 20000.0, "f_mem": 544},
         "node5": {"drained": True, "offline": True},
         "node6": {"tags": (SQUEEZING,)},
@@ -43,7 +44,14 @@ def cluster() -> Cluster:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory in which the package htoolsd is installed beside Debian's tools; its usr/bin."""
     root = tmp_path_factory.mktemp("root")
-    command = [sys.executable, ROOT / "packaging/install.py", "--root", root, "--prefix", "/usr"]
+    command: list[str | Path] = [
+        sys.executable,
+        ROOT / "packaging/install.py",
+        "--root",
+        root,
+        "--prefix",
+        "/usr",
+    ]
     subprocess.run([*command, "--python", sys.executable, "--dependencies", "none"], check=True)
     for name in (ROOT / "debian/htoolsd-htools.install").read_text().split():
         if name.startswith("usr/bin/"):

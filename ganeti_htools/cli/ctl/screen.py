@@ -9,15 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.cli.ctl.status import ages
+from ganeti_htools.cli.ctl.status import ages, attention_lines
 from ganeti_htools.cli.report.maintenance_marks import maintenance_line
 from ganeti_htools.model.columns import NOWHERE, Floats
 from ganeti_htools.model.errors import printable
 from ganeti_htools.model.state import State
 from ganeti_htools.model.wording import counted, duration, size
 
-_BAR = 7  # characters
-_ALARMS, _MAINTAINED = 3, 2  # lines of these at most
+_BARS = 7, 60  # the narrowest and the widest bar, in characters
+_ALARMS, _MAINTAINED, _GOING = 3, 2, 4  # lines of alarms (a share of the screen), of the others at most
+_ATTENTION = "ATTENTION  "
 _HELP = "q quit s sort r reverse / filter j jobs enter open backspace back"
 
 
@@ -58,7 +59,8 @@ class Choice(NamedTuple):
 class Shown(NamedTuple):
     """The daemon's status, the cluster, decisions in a second, and the reasons for the chosen instance.
 
-    ``suffix`` ends all names, and is not shown.
+    ``suffix`` ends all names, and is not shown. ``plans`` are being carried out. ``behind`` are the seconds
+    since the daemon has answered, if it does not answer now.
     """
 
     status: Mapping[str, Any]
@@ -66,6 +68,8 @@ class Shown(NamedTuple):
     rate: float | None = None
     why: str = ""
     suffix: str = ""
+    plans: Sequence[Mapping[str, Any]] = ()
+    behind: float = 0.0
 
 
 class _Table(NamedTuple):
@@ -130,7 +134,7 @@ def instances(state: State, node: str) -> list[int]:
 
 def frame(known: Shown, choice: Choice, width: int, height: int | None = None) -> list[Line]:
     """Lay out a screen of this size; with all rows if no height is given."""
-    head = [*_summary(known, width)]
+    head = [*_summary(known, width, 24 if height is None else height)]
     table = _table(known, choice, width)
     room = len(table.rows) if height is None else max(1, height - len(head) - 2)
     first = min(max(0, choice.row - room + 1), max(0, len(table.rows) - room))
@@ -166,14 +170,17 @@ def _table(known: Shown, choice: Choice, width: int) -> _Table:
     return _node_table(known.state, choice, known.suffix, width)
 
 
-def _summary(known: Shown, width: int) -> Iterator[Line]:
+def _summary(known: Shown, width: int, height: int) -> Iterator[Line]:
     """Yield the lines above the table."""
     status, cluster = known.status, known.status["cluster"]
-    yield Line(
-        f"{counted(cluster['nodes'] or 0, 'node')}, {counted(cluster['instances'] or 0, 'instance')}"
-        f"  {ages(cluster['ages'])}  up {duration(status['uptime_s'])}  htoolsd {status['version']}",
-        Style.TITLE,
-    )
+    old = {kind: age + known.behind for kind, age in cluster["ages"].items()}
+    if known.behind:
+        yield Line(f"htoolsd does not answer for {duration(known.behind)}; {ages(old)}", Style.ALARM)
+    else:
+        line = f"{counted(cluster['nodes'] or 0, 'node')}, {counted(cluster['instances'] or 0, 'instance')}"
+        line += f"  {ages(old)}  up {duration(status['uptime_s'])}"
+        whole = f"{line}  htoolsd {status['version']}"
+        yield Line(whole if len(whole) <= width else line, Style.TITLE)
     decisions = status["decisions"]
     rate = "" if known.rate is None else f"{known.rate:.1f}/s, "
     median = "" if decisions["median_ms"] is None else f", median {decisions['median_ms']:.0f} ms"
@@ -184,8 +191,10 @@ def _summary(known: Shown, width: int) -> Iterator[Line]:
         parts.append(counted(status["claims"]["living"], "claim"))
     if cluster["unfinished_jobs"] is not None:
         parts.append(f"{counted(cluster['unfinished_jobs'], 'job')} of Ganeti")
-    parts += [counted(number, f"{state} plan") for state, number in status["plans"].items()]
-    yield Line(", ".join(parts))
+    drawn = {plan["state"] for plan in known.plans}  # below
+    plans = status["plans"].items()
+    parts += [counted(number, f"{state} plan") for state, number in plans if state not in drawn]
+    yield from map(Line, wrap(", ".join(parts), width))
     if groups := status["groups"]:
         yield Line(_groups(groups, width))
     on = [f"{each['name']} {each['mode']}" for each in status["policies"] or () if each["mode"] != "off"]
@@ -194,8 +203,35 @@ def _summary(known: Shown, width: int) -> Iterator[Line]:
     yield from _some(
         "maintained ", [maintenance_line(node) for node in status["maintenance"]], _MAINTAINED, Style.PLAIN
     )
-    yield from _some("ATTENTION  ", [each["text"] for each in status["attention"]], _ALARMS, Style.ALARM)
+    yield from _some("", [_going(plan, width) for plan in known.plans], _GOING, Style.PLAIN)
+    yield from _alarms(status["attention"], width, height // _ALARMS)
     yield Line("-" * width)
+
+
+def _going(plan: Mapping[str, Any], width: int) -> str:
+    """Describe the progress of a plan: a bar, its jobs, and the time that they take at this pace."""
+    jobs = plan["jobs"]
+    total, ended = sum(jobs.values()), jobs["succeeded"] + jobs["failed"]
+    text = f" {ended} of {counted(total, 'job')}"
+    if ended and ended < total and plan["began"] is not None:
+        left = max(0.0, plan["now"] - plan["began"]) * (total - ended) / ended
+        text += f", about {duration(left)} left"
+    label = f"{plan['tool']} {plan['id'][:8]} "
+    bar = min(_BARS[1], max(_BARS[0], width - len(label) - len(text) - 7))
+    return f"{label}{_bar(ended / total if total else 0.0, bar)}{text}"
+
+
+def _alarms(attention: Sequence[Mapping[str, Any]], width: int, most: int) -> Iterator[Line]:
+    """Yield what needs attention, each line with its command, in about so many lines of the screen."""
+    lines, shown = list[str](), 0
+    for each in attention:
+        parts = attention_lines(each, width)
+        if lines and len(lines) + len(parts) + (shown + 1 < len(attention)) > most:
+            break
+        lines, shown = [*lines, *parts], shown + 1
+    if shown < len(attention):
+        lines.append(f"{_ATTENTION}and {len(attention) - shown} more: htoolsctl status")
+    yield from (Line(line, Style.ALARM) for line in lines)
 
 
 def _groups(groups: Sequence[Mapping[str, Any]], width: int) -> str:
@@ -221,26 +257,30 @@ def _score(score: float | None) -> str:
     return "-" if score is None else f"{score:.3f}"
 
 
-def _bar(share: float) -> str:
-    filled = min(_BAR, max(0, round(share * _BAR)))
-    return f"[{'#' * filled}{'.' * (_BAR - filled)}]{min(999, round(share * 100)):4}%"
+def _bar(share: float, size: int) -> str:
+    filled = min(size, max(0, round(share * size)))
+    return f"[{'#' * filled}{'.' * (size - filled)}]{min(999, round(share * 100)):4}%"
 
 
 def _node_table(state: State, choice: Choice, suffix: str, width: int) -> _Table:
-    columns = state.columns
-    label = max(10, width - 65)
+    columns, names = state.columns, [node.name.removesuffix(suffix) for node in state.cluster.nodes]
+    shown = nodes(state, choice)
+    team = min(max([5, *(len(state.group_name(row)) for row in shown)]), max(8, width // 8))
+    label = min(max([4, *(len(names[row]) for row in shown)]), max(10, width - team - 57))
+    bar = min(_BARS[1], max(_BARS[0], (width - label - team - 43) // 2))
     memory, disk, cpu = (SORTS[name](state) for name in ("memory", "disk", "cpu"))  # type: ignore[misc]
 
     def text(row: int) -> str:
-        name = state.cluster.nodes[row].name.removesuffix(suffix)
-        group = state.group_name(row)
         return (
-            f"{name:{label}.{label}} {group:8.8} {_bar(memory[row])} {_bar(disk[row])} {cpu[row]:5.2f}"
-            f" {columns.primaries[row]:3} {columns.secondaries[row]:3} {_condition(state, row)}"
+            f"{names[row]:{label}.{label}} {state.group_name(row):{team}.{team}} {_bar(memory[row], bar)}"
+            f" {_bar(disk[row], bar)} {cpu[row]:5.2f} {columns.primaries[row]:3} {columns.secondaries[row]:3}"
+            f" {_condition(state, row)}"
         )
 
-    title = f"{'NODE':{label}} {'GROUP':8} {'MEMORY':14} {'DISK':14} {'CPU':>5} {'PRI':>3} {'SEC':>3} STATE"
-    return _Table(title, nodes(state, choice), text)
+    bars = f"{'MEMORY':{bar + 7}} {'DISK':{bar + 7}}"
+    return _Table(
+        f"{'NODE':{label}} {'GROUP':{team}} {bars} {'CPU':>5} {'PRI':>3} {'SEC':>3} STATE", shown, text
+    )
 
 
 def _condition(state: State, row: int) -> str:

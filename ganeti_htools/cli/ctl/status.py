@@ -93,10 +93,7 @@ def status(answer: Any) -> str:
 def _status(answer: Any) -> Iterator[str]:
     luxi, decisions = answer["luxi"], answer["decisions"]
     for each in answer.get("attention", ()):
-        line, command = f"ATTENTION  {each['text']}", f"next: {each['command']}"
-        whole = f"{line}; {command}"
-        # A command that wraps cannot be copied.
-        yield whole if len(whole) <= (streams.width() or len(whole)) else f"{line}\n{' ' * 11}{command}"
+        yield from attention_lines(each, streams.width())
     version = ", ".join(answer[key] for key in ("version", "build") if key in answer)
     yield f"htoolsd {version}, process {answer['pid']}, up {duration(answer['uptime_s'])}"
     yield f"  socket     {answer['socket']} ({answer['connections']} connected)"
@@ -151,6 +148,20 @@ def _status(answer: Any) -> Iterator[str]:
         )
     kept = f"{decisions['kept_nodes']} nodes and {decisions['kept_instances']} instances of the last request"
     yield f"  memory     {answer['memory_mib']:.0f} MiB, with {kept}"
+
+
+def attention_lines(each: Any, width: int | None) -> list[str]:
+    """Describe what needs attention, and the next command. A command that does not fit has its own line.
+
+    It is never wrapped: then it could not be copied.
+    """
+    line, command = f"ATTENTION  {each['text']}", f"next: {each['command']}"
+    if width is None or len(f"{line}; {command}") <= width:
+        return [f"{line}; {command}"]
+    lines = textwrap.wrap(
+        line, width, subsequent_indent=" " * 11, break_long_words=False, break_on_hyphens=False
+    )
+    return [*lines, f"{' ' * 11}{command}"]
 
 
 def _cluster(cluster: Any) -> str:

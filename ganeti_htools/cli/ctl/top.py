@@ -17,6 +17,7 @@ from ganeti_htools.sources.source import Source, read
 
 _EVERY = 2.0  # seconds between two looks at the daemon
 _SHARE = 0.1  # of the time at most goes into reading a cluster that keeps changing
+_GOING = {"running", "stopping"}  # states of plans that are being carried out
 _KEYS = {
     curses.KEY_UP: "up",
     curses.KEY_DOWN: "down",
@@ -57,8 +58,12 @@ class LastAnswers:
         if choice.instance and choice.instance != self._why[0]:
             told: Any = ask(self._socket, "why", {"instance": choice.instance}, patience=PATIENCE)
             self._why = choice.instance, why(harmless(told))
+        plans: Any = ()
+        if status["plans"].keys() & _GOING:
+            listed: Any = harmless(ask(self._socket, "plans", {}, patience=PATIENCE))
+            plans = [each | {"now": time.time()} for each in listed if each["state"] in _GOING]
         rate = self._rate(status["decisions"])
-        return Shown(status, self._state[1], rate, self._why[1], self._suffix)
+        return Shown(status, self._state[1], rate, self._why[1], self._suffix, plans)
 
     def _rate(self, decisions: Any) -> float | None:
         """Return the decisions in a second since the last look."""
@@ -87,11 +92,13 @@ def live(socket: str) -> None:
 
 def _run(window: Any, daemon: LastAnswers, known: Shown) -> None:
     curses.set_escdelay(25)
-    with suppress(curses.error):  # of terminals that cannot hide the cursor
-        curses.curs_set(0)
+    for setting in (lambda: curses.curs_set(0), curses.use_default_colors):  # some terminals cannot
+        with suppress(curses.error):
+            setting()
     choice, problem, looked = Choice(), "", time.monotonic()
+    answered = looked
     while True:
-        _draw(window, known, choice, problem)
+        _draw(window, known._replace(behind=time.monotonic() - answered if problem else 0.0), choice, problem)
         before, wait = choice, looked + _EVERY - time.monotonic()
         while (code := _key(window, wait)) is not None:  # all keys that were pressed, then one frame
             pressed = press(code, choice, known.state)
@@ -101,6 +108,7 @@ def _run(window: Any, daemon: LastAnswers, known: Shown) -> None:
         if choice.instance != before.instance or time.monotonic() - looked >= _EVERY:
             try:
                 known, problem = daemon.look(choice), ""
+                answered = time.monotonic()
             except HtoolsError as error:
                 problem = str(error)
             looked = time.monotonic()

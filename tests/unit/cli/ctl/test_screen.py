@@ -31,7 +31,7 @@ def status(**facts: Any) -> dict[str, Any]:
         "cluster": known,
         "decisions": decisions,
         "claims": {"living": 1},
-        "plans": {"running": 2},
+        "plans": {"done": 2},
         "groups": [{"name": "group1", "score": 1.25, "health": "healthy"}],
         "policies": [{"name": "rebalance", "mode": "act"}, {"name": "squeeze", "mode": "off"}],
         "maintenance": [],
@@ -49,17 +49,26 @@ def shown(state: State, choice: Choice, height: int | None = 24, **facts: Any) -
 def test_frame_fills_the_smallest_screen(state: State) -> None:
     lines = shown(state, Choice())
     assert len(lines) == 24
-    assert (
-        lines[1] == "decisions 1.5/s, 7 served, median 12 ms, 1 claim, 1 job of Ganeti, 2 running plans"[:80]
-    )
+    assert lines[1] == "decisions 1.5/s, 7 served, median 12 ms, 1 claim, 1 job of Ganeti, 2 done plans"
     assert lines[2:4] == ["group1 1.250 healthy", "policies rebalance act"]
     assert lines[-1].startswith("by name q quit")
     assert [line.split()[0] for line in lines[6:9]] == ["a", "b", "c"]
 
 
-def test_bars_are_shares_in_use(state: State) -> None:
-    row = next(line for line in shown(state, Choice()) if line.startswith("b "))
-    assert "[##.....]  30%" in row
+@pytest.mark.parametrize(("width", "bar"), [(60, "[##.....]"), (80, "[####.........]")])
+def test_bars_are_shares_in_use_and_take_the_width(state: State, width: int, bar: str) -> None:
+    lines = [line.text for line in frame(Shown(status(), state), Choice(), width, 24)]
+    assert f"{bar}  30%" in next(line for line in lines if line.startswith("b "))
+
+
+def test_wide_screen_has_whole_names_and_long_bars() -> None:
+    state = derive(cluster({"node-in-a-long-rack-of-a-far-away-site": 1000}, [], group="uuid-1"))
+    row = [line.text for line in frame(Shown(status(), state), Choice(), 200, 60)][6]
+    assert row.startswith("node-in-a-long-rack-of-a-far-away-site group1 [")
+    assert 180 < len(f"{row} maintenance") <= 200
+
+
+def test_node_in_maintenance_says_so(state: State) -> None:
     assert next(line for line in shown(state, Choice()) if line.startswith("c ")).endswith("maintenance")
 
 
@@ -75,11 +84,45 @@ def test_fullest_node_comes_first(state: State) -> None:
 
 
 def test_many_alarms_leave_room_for_nodes(state: State) -> None:
-    alarms = [{"text": f"alarm {number}"} for number in range(9)]
+    alarms = [{"text": f"alarm {number}", "command": "htoolsctl status"} for number in range(20)]
     lines = shown(state, Choice(), attention=alarms)
-    assert [line for line in lines if line.startswith("ATTENTION")][-1].endswith(
-        "and 7 more: htoolsctl status"
-    )
+    shown_alarms = [line for line in lines if line.startswith("ATTENTION")]
+    assert shown_alarms[:1] == ["ATTENTION  alarm 0; next: htoolsctl status"]
+    assert (len(shown_alarms), shown_alarms[-1]) == (8, "ATTENTION  and 13 more: htoolsctl status")
+
+
+def test_alarm_is_wrapped_and_its_command_has_a_line(state: State) -> None:
+    alarm = {"text": f"{', '.join(f'node{number}' for number in range(12))} fail N+1", "command": "hbal -D"}
+    lines = shown(state, Choice(), attention=[alarm])
+    first = next(place for place, line in enumerate(lines) if line.startswith("ATTENTION"))
+    assert lines[first + 1 : first + 3] == [
+        "           node10, node11 fail N+1",
+        "           next: hbal -D",
+    ]
+
+
+def test_running_plan_has_a_bar_and_the_time_left(state: State) -> None:
+    jobs = {"succeeded": 3, "failed": 1, "going": 1, "left": 3}
+    plan = {
+        "id": "beef12345678",
+        "tool": "hbal",
+        "state": "running",
+        "jobs": jobs,
+        "began": 0.0,
+        "now": 600.0,
+    }
+    known = Shown(status(plans={"running": 1, "done": 1}), state, plans=[plan])
+    lines = [line.text for line in frame(known, Choice(), 80, 24)]
+    assert lines[4] == f"hbal beef1234 [{'#' * 14}{'.' * 14}]  50% 4 of 8 jobs, about 10 min left"
+    assert lines[1].endswith(" 1 job of Ganeti, 1 done plan")
+    plan["jobs"] = {"succeeded": 0, "failed": 0, "going": 1, "left": 7}
+    assert "0% 0 of 8 jobs" in frame(known, Choice(), 80, 24)[4].text
+
+
+def test_data_ages_while_the_daemon_is_gone(state: State) -> None:
+    line = frame(Shown(status(), state, behind=60.0), Choice(), 80, 24)[0]
+    assert line.text == "htoolsd does not answer for 60 s; live 63 s old"
+    assert line.style is Style.ALARM
 
 
 def test_long_tables_follow_the_chosen_row() -> None:
@@ -91,7 +134,7 @@ def test_long_tables_follow_the_chosen_row() -> None:
 
 
 def test_names_cannot_steer_the_terminal(state: State) -> None:
-    assert "\x1b" not in "".join(shown(state, Choice(), attention=[{"text": "\x1b[2J"}]))
+    assert "\x1b" not in "".join(shown(state, Choice(), attention=[{"text": "\x1b[2J", "command": "ls"}]))
 
 
 def test_keys_lead_to_an_instance_and_back(state: State) -> None:
