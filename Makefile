@@ -86,6 +86,8 @@ check: $(VENV)/.developer
 	@$(LINT_BESIDE) $(BIN)/python $(PYTEST) -m "not long and not searching" tests/unit tests/transcripts; $(LINTED)
 
 lint: $(VENV)/.developer
+	@grep -rlE '^#!/bin/(ba)?sh' --exclude='*.py' --exclude-dir='.venv*' --exclude-dir=.cache --exclude-dir=build . \
+		| xargs $(BIN)/shellcheck --severity=warning
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy
