@@ -159,10 +159,11 @@ def _balance(
         line,
         _PAGE,
         state,
-        plan.parts[-1].after if plan.parts else state,
+        plan.parts[-1].after if moves else None,
         [jobs for report in reports for jobs in report.after.sets],
         balance_report.page_notes(reports),
         lambda: balance_report.page_front(reports),
+        balance_report.page_sentence(reports) if not moves else "",
     )
     outcome = plans.carry_out(line, HBAL.name, plan, answer(), tell) if line.exec and moves else None
     if line.json:

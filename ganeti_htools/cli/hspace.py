@@ -63,8 +63,15 @@ def run(line: CommandLine) -> None:
         if not line.json:
             print(form.results(allocation, initial), end="", flush=True)
     after = allocations[-1].result.state
+    sentence, figures = capacity.page_answer(allocations)
     write_page(
-        line, "hspace: room for new instances", state, after, more=lambda: capacity.page_section(allocations)
+        line,
+        "hspace: instances that fit",
+        state,
+        after,
+        more=lambda: capacity.page_section(allocations),
+        sentence=sentence,
+        figures=figures,
     )
     if line.json:
         print_json(report, read)

@@ -5,43 +5,46 @@ from collections.abc import Iterator
 import numpy as np
 
 from ganeti_htools.engine.rules.broken_rules import broken_rules
-from ganeti_htools.model.wording import counted, size
-from ganeti_htools.pages.markup import Markup, element, section, table
+from ganeti_htools.model.wording import size
+from ganeti_htools.pages.markup import Markup, element, fold, join, section, table
 from ganeti_htools.pages.sides import Side, some
+
+_WELL = [element("p", "✓ Every group is healthy, and every node can be lost.")]
 
 
 def faults(before: Side, after: Side | None) -> Markup:
     """Return what is fragile and why: nodes that fail N+1 or cannot be lost, and broken rules."""
-    content = [*_faults(before, "Now" if after else "")]
-    if after:
-        content += _faults(after, "After the plan")
-    return section("What is fragile", *content)
+    was, now = (join(_faults(side)) for side in (before, after or before))
+    if after is None:
+        return section("Health", was)
+    if was == now and now != join(_WELL):
+        ill = [
+            f"{group['name']} {group['health']}" for group in before.health if group["health"] != "healthy"
+        ]
+        return section("Health", fold(f"As before the plan: {', '.join(ill) or 'broken rules'}", now))
+    return section("Health after the plan", now, *([fold("Before the plan", was)] if was != now else []))
 
 
-def _faults(side: Side, title: str) -> Iterator[Markup]:
-    state, label = side.state, f" ({title.lower()})" * bool(title)
-    if title:
-        yield element("h3", title)
+def _faults(side: Side) -> Iterator[Markup]:
+    state = side.state
     whys = [(group["name"], why) for group in side.health for why in group["why"]]
     broken = broken_rules(state)
     if not whys and not broken:
-        yield element("p", "✓ Nothing: every group is healthy, and every node can be lost.")
+        yield from _WELL
         return
     if whys:
         yield element("ul", *(element("li", f"{name}: {why}") for name, why in whys))
     rows = [*_failing(side), *_fatal(side)]
     if rows:
         header = ("Node", "Group", "Fault", "Instances")
-        yield table(
-            f"Nodes that are not redundant, and the instances that suffer{label}", header, rows, (False,) * 4
-        )
+        yield table("Nodes that are not redundant, and the instances that suffer", header, rows, (False,) * 4)
     if broken:
         names = [row.name for row in state.cluster.instances]
         found = [
             (each.rule, some([names[row] for row in each.instances]), some(state.names(each.nodes)))
             for each in broken
         ]
-        yield table(f"Broken rules of instances{label}", ("Rule", "Instances", "Nodes"), found, (False,) * 3)
+        yield table("Broken rules of instances", ("Rule", "Instances", "Nodes"), found, (False,) * 3)
 
 
 def _failing(side: Side) -> Iterator[tuple[str, ...]]:
@@ -66,5 +69,4 @@ def _fatal(side: Side) -> Iterator[tuple[str, ...]]:
         for name in group["unrecoverable"]["instances"]:
             lost[side.state.cluster.nodes[places[name]].name].append(name)
         for node, names in lost.items():
-            fault = f"cannot be lost: {counted(len(names), 'instance')} would not come back"
-            yield node, group["name"], fault, some(names)
+            yield node, group["name"], "cannot be lost", some(names)

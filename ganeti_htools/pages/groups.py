@@ -1,41 +1,36 @@
-"""Sections of a page about the cluster as a whole, and its node groups."""
+"""The section of a page about node groups: those in need first."""
+
+import numpy as np
 
 from ganeti_htools.pages.markup import Markup, element, section, table
-from ganeti_htools.pages.sides import Side, change, figure
-
-
-def facts(before: Side, after: Side | None) -> Markup:
-    """Return the size and the health of the cluster in few figures."""
-    cluster = before.state.cluster
-    changed = after or before
-    good = sum(group["health"] == "healthy" for group in changed.health)
-    entries = {
-        "Nodes": str(len(cluster.nodes)),
-        "Instances": str(len(changed.state.cluster.instances)),
-        "Groups with nodes": str(len(before.health)),
-        "Healthy groups" + " after the plan" * (after is not None): f"{good} of {len(changed.health)}",
-    }
-    listed = (element("li", f"{name} ", element("b", value)) for name, value in entries.items())
-    return element("ul", *listed, class_="facts")
+from ganeti_htools.pages.nodes import resources
+from ganeti_htools.pages.sides import Side, change, figure, percent
 
 
 def groups(before: Side, after: Side | None) -> Markup:
-    """Return the table of node groups."""
-    header = ["Group", "Nodes", "Instances", "Health", "Score"]
-    later = {group["name"]: group for group in (after or before).health}
-    rows = []
-    for group in before.health:
-        ends = [group, *([later[group["name"]]] if after else [])]
-        rows.append(
-            (
-                group["name"],
-                str(group["nodes"]),
-                change([str(end["instances"]) for end in ends]),
-                change([end["health"] for end in ends]),
-                change([figure(end["score"]) for end in ends]),
-            )
-        )
-    if not rows:
+    """Return the table of node groups, those in need first, then the most uneven."""
+    sides = [before, *([after] if after else [])]
+    if not before.health:
         return section("Node groups", element("p", "No group has nodes."))
-    caption = "Node groups, with their state before and after the plan" if after else "Node groups"
-    return section("Node groups", table(caption, header, rows, (False, True, True, False, True)))
+    shares = [np.array([each.shares for each in resources(side.state)[:1]])[0] for side in sides]
+    names = np.array([group.name for group in before.state.cluster.groups])
+    scopes = {group["name"]: names[before.state.group] == group["name"] for group in before.health}
+    rows = []
+    for ends in zip(*(side.health for side in sides), strict=True):
+        group, scope = ends[0], scopes[ends[0]["name"]]
+        top = np.flatnonzero(scope)[int(shares[-1][scope].argmax())]
+        cells = (
+            group["name"],
+            change([end["health"] for end in ends]),
+            str(group["nodes"]),
+            change([str(end["instances"]) for end in ends]),
+            change([percent(float(each[scope].mean())) for each in shares]),
+            f"{before.nodes[top]} {percent(float(shares[-1][top]))}",
+            change([figure(end["score"]) for end in ends]),
+        )
+        rows.append(((ends[-1]["health"] == "healthy", -(group["score"] or 0.0)), cells))
+    header = ("Group", "Health", "Nodes", "Instances", "Memory used", "Fullest node", "Score")
+    rows.sort(key=lambda row: row[0])
+    numeric = (False, False, True, True, True, True, True)
+    caption = "Before → after the plan" if after else "Those in need first"
+    return section("Node groups", table(caption, header, [cells for _, cells in rows], numeric))

@@ -1,4 +1,4 @@
-"""Sections of a page about the daemon: what needs attention, and the history of the last days."""
+"""The section of a page about the history of the daemon."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,16 +12,6 @@ _SHOWN = 100  # the newest entries
 _KINDS = {"decision": "Decisions", "plan": "Plans", "policy": "Decisions of policies", "call": "Calls"}
 
 Entry = Mapping[str, Any]
-
-
-def attention(lines: Sequence[Mapping[str, Any]]) -> Markup:
-    """Return what needs attention, worst first."""
-    if not lines:
-        return section("Attention", element("p", "✓ Nothing needs attention."))
-    listed = [
-        element("li", element("b", f"{each['severity']}: ", class_="alarm"), each["text"]) for each in lines
-    ]
-    return section("Attention", element("ul", *listed))
 
 
 def history(entries: Sequence[Entry], days: int) -> Markup:

@@ -1,11 +1,12 @@
 """HTML as text that is escaped once: names in a page come from other people."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from ganeti_htools.model.errors import printable
 
-_VOID = {"meta", "rect"}  # elements that are written without an end
+_VOID = {"meta", "rect", "circle"}  # elements that are written without an end
+_SHOWN = 25  # rows of a table; more are folded
 
 
 class Markup(str):
@@ -41,20 +42,36 @@ def section(title: str, *content: str) -> Markup:
     return element("section", element("h2", title), *content)
 
 
+def fold(summary: str, *content: str) -> Markup:
+    """Return content that a click shows."""
+    return element("details", element("summary", summary), *content)
+
+
+def command(text: str) -> Markup:
+    """Return a command to copy: a click selects all of it."""
+    return element("pre", element("code", text))
+
+
 def table(
-    caption: str, header: Iterable[str], rows: Iterable[Iterable[str]], numeric: Iterable[bool]
+    caption: str, header: Sequence[str], rows: Sequence[Iterable[str]], numeric: Sequence[bool]
 ) -> Markup:
-    """Return a table, which scrolls by itself where it is too wide. The first cell names its row."""
+    """Return a table, which scrolls sideways where it is too wide. The first cell names its row.
+
+    The last ones of many rows are folded.
+    """
     kinds = ["number" if right else None for right in numeric]
     head = [element("th", cell, scope="col", class_=kind) for cell, kind in zip(header, kinds, strict=True)]
-    body = [_row(row, kinds) for row in rows]
+    shown = _SHOWN if len(rows) > _SHOWN * 1.2 else len(rows)
     filled = element(
         "table",
         element("caption", caption),
         element("thead", element("tr", *head)),
-        element("tbody", *body),
+        element("tbody", *(_row(row, kinds) for row in rows[:shown])),
     )
-    return element("section", filled, class_="wide", aria_label=caption, tabindex="0")
+    whole = element("section", filled, class_="wide", aria_label=caption, tabindex="0")
+    if shown == len(rows):
+        return whole
+    return join((whole, fold(f"{len(rows) - shown} more", table(caption, header, rows[shown:], numeric))))
 
 
 def _row(cells: Iterable[str], kinds: Iterable[str | None]) -> Markup:

@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 
-from ganeti_htools.model.wording import counted, size
-from ganeti_htools.pages.markup import Markup, element, join, section, table
+from ganeti_htools.model.wording import size
+from ganeti_htools.pages.markup import Markup, command, element, fold, join, section, table
 from ganeti_htools.planning.jobsets import PlannedMove
 
 Jobsets = Sequence[Sequence[PlannedMove]]
 
 
 def moves(jobsets: Jobsets) -> Markup:
-    """Return the table of the moves of a plan."""
+    """Return the table of the moves of a plan, and all commands; an empty text without moves."""
     made = [(number, move) for number, jobs in enumerate(jobsets, 1) for move in jobs]
     if not made:
-        return section("Moves", element("p", "No instance moves."))
+        return Markup()
     rows = [
         (
             str(place),
@@ -22,15 +22,11 @@ def moves(jobsets: Jobsets) -> Markup:
             ", ".join(move.was),
             ", ".join(move.now),
             size(move.disk),
-            join(element("div", element("code", command)) for command in move.commands),
+            join(element("div", element("code", each)) for each in move.commands),
         )
         for place, (number, move) in enumerate(made, 1)
     ]
-    disk, memory = (sum(getattr(move, kind) for _, move in made) for kind in ("disk", "memory"))
-    told = (
-        f"{counted(len(made), 'move')} in {counted(len(jobsets), 'jobset')};"
-        f" to copy: {size(disk)} of disks, {size(memory)} of memory."
-    )
     header = ("Move", "Jobset", "Instance", "From", "To", "Disks", "Commands")
-    numeric = (True, True, False, False, False, True, False)
-    return section("Moves", element("p", told), table("Moves in their order", header, rows, numeric))
+    listed = table("Moves in their order", header, rows, (True, True, False, False, False, True, False))
+    commands = "\n".join(each for _, move in made for each in move.commands)
+    return section("Moves", listed, fold("All commands, to copy", command(commands)))

@@ -1,18 +1,20 @@
-"""The section of a page about nodes: pictures and a table of what is used."""
+"""The section of a page about nodes: those that a plan changes, or that need a look, before all others."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ganeti_htools.model.columns import Floats, Ints
+from ganeti_htools.model.columns import Bools, Floats, Ints
+from ganeti_htools.model.node_state import NodeState
 from ganeti_htools.model.state import State
-from ganeti_htools.model.wording import size
+from ganeti_htools.model.wording import counted, size
 from ganeti_htools.pages import pictures
-from ganeti_htools.pages.markup import Markup, element, join, section, table
-from ganeti_htools.pages.sides import Side, change, percent, short_name
+from ganeti_htools.pages.markup import Markup, element, fold, join, section, table
+from ganeti_htools.pages.sides import Side, change, percent
 
-CARDS = 48  # nodes with a card each; of more nodes the distribution is drawn
+DRAWN = 16  # nodes with pictures of their own
+_SMALLEST = 0.0005  # change of a share that is shown
 
 
 class NodeUsage(NamedTuple):
@@ -49,82 +51,145 @@ def resources(state: State) -> tuple[NodeUsage, ...]:
     )
 
 
-def nodes(before: Side, after: Side | None) -> Markup:
-    """Return the picture and the table of nodes."""
-    state = before.state
-    if not state.cluster.nodes:
-        return section("Nodes", element("p", "The cluster has no nodes."))
-    was, now = resources(state), resources((after or before).state)
-    few = len(state.cluster.nodes) <= CARDS
-    picture = _cards(before, after, was, now) if few else _profiles(was, now, after is not None)
-    outline = " The dashed outline is the use before the plan." if after else ""
-    legend = f"The filled bar is the used share.{outline}"
-    return section("Nodes", element("p", legend, class_="quiet"), picture, _node_table(before, after))
+class _Nodes:
+    """The nodes before and after a plan, or as they are (twice the same)."""
 
-
-def _cards(before: Side, after: Side | None, was: Sequence[NodeUsage], now: Sequence[NodeUsage]) -> Markup:
-    marks = _marks((after or before).state)
-    cards = []
-    for row, node in enumerate(before.state.cluster.nodes):
-        bars = [
-            pictures.row(
-                new.name,
-                pictures.bar(new.shares[row], old.shares[row] if after else None),
-                change([percent(each.shares[row]) for each in ((old, new) if after else (new,))]),
-            )
-            for old, new in zip(was, now, strict=True)
+    def __init__(self, before: Side, after: Side | None) -> None:
+        self.ends = [end.state for end in (before, after) if end]
+        self.names = before.nodes
+        self.usage = [resources(state) for state in self.ends]
+        self.shares = [np.array([each.shares for each in usage]) for usage in self.usage]
+        self.states = [[state.node_state(row) for row in range(len(state.group))] for state in self.ends]
+        if after:  # what a plan powers down is on standby then
+            down = NodeState.IN_USE, NodeState.OFFLINE
+            pairs = zip(*self.states, strict=True)
+            self.states[1] = [NodeState.STANDBY if pair == down else pair[1] for pair in pairs]
+        self.primaries = [
+            np.bincount(state.pnode[~state.forthcoming], minlength=len(state.group)) for state in self.ends
         ]
-        mark = [element("p", marks[row], class_="alarm")] if marks[row] else []
-        cards.append(element("div", element("h3", short_name(node.name)), *bars, *mark, class_="card"))
-    return element("div", *cards, class_="cards")
 
+    def order(self) -> tuple[list[int], int]:
+        """Return the nodes, changed most or most in need first, and how many of them are worth a look."""
+        last, fullest = self.ends[-1], self.shares[-1].max(axis=0)
+        turned = np.array([len({states[row] for states in self.states}) > 1 for row in range(len(fullest))])
+        if len(self.ends) > 1:
+            moved: Floats = np.abs(self.shares[-1] - self.shares[0]).max(axis=0)
+            different: Bools = turned | (moved > _SMALLEST) | (self.primaries[-1] != self.primaries[0])
+            keys = [-fullest, -moved, ~turned, ~different]
+            count = int(np.count_nonzero(different))
+        else:
+            held = np.bincount(last.pnode, minlength=len(fullest)) > 0
+            needy = np.array([each.alarming for each in self.states[-1]], np.bool_)
+            needy |= last.columns.fail_n1 | (last.columns.offline & held)
+            keys = [-fullest, ~needy]
+            count = len(fullest)
+        return np.lexsort(keys).tolist(), min(count, len(fullest))
 
-def _profiles(was: Sequence[NodeUsage], now: Sequence[NodeUsage], changed: bool) -> Markup:
-    figures = []
-    for old, new in zip(was, now, strict=True):
-        ends = [old, new] if changed else [new]
-        spread = ", ".join(
-            f"{name} {change([percent(float(of(end.shares))) for end in ends])}"
-            for name, of in (("fullest", np.max), ("median", np.median), ("emptiest", np.min))
+    def picture(self, row: int) -> Markup:
+        """Draw a node: its state, and what is used of each resource."""
+        state = self.ends[-1]
+        about = [state.group_name(row)] if len(state.cluster.groups) > 1 else []
+        about.append(f"{change([str(each[row]) for each in self.primaries])} primaries")
+        bars = [
+            element(
+                "div",
+                pictures.usage(*(float(ends[row]) for ends in reversed(shares))),
+                element("span", new.name, class_="quiet"),
+                element("span", change([percent(float(ends[row])) for ends in shares])),
+            )
+            for new, *shares in zip(self.usage[-1], *self.shares, strict=True)
+        ]
+        title = element("h3", self.names[row], self.marks(row))
+        return element("div", title, element("p", ", ".join(about), class_="quiet"), *bars, class_="node")
+
+    def marks(self, row: int) -> Markup:
+        """Return the state of a node as a mark. Red is what nobody has asked for."""
+        words, state = self.words(row), self.states[-1][row]
+        found = [] if words == NodeState.IN_USE.phrase else [(words, state.alarming)]
+        found += [("fails N+1", True)] if self.ends[-1].columns.fail_n1[row] else []
+        return join(
+            element("span", f"{'! ' * alarm}{word}", class_=f"mark{' alarm' * alarm}")
+            for word, alarm in found
         )
+
+    def words(self, row: int) -> str:
+        """Return the words for the state of a node and its change."""
+        return change([states[row].word or states[row].phrase for states in self.states])
+
+    def cells(self, row: int) -> tuple[str, ...]:
+        """Return the row of a node in a table."""
+        amounts = zip(*self.usage, strict=True)
+        return (
+            self.ends[0].cluster.nodes[row].name,
+            self.words(row),
+            change([str(each[row]) for each in self.primaries]),
+            *(
+                " of ".join(map(change, zip(*(end.amounts(row) for end in each), strict=True)))
+                for each in amounts
+            ),
+        )
+
+
+def fullest(side: Side) -> str:
+    """Name the node in use with the least free share of a resource."""
+    usage = resources(side.state)
+    shares = np.array([each.shares for each in usage]) * ~side.state.columns.offline
+    if not shares.any():
+        return "none"
+    which, row = np.unravel_index(int(shares.argmax()), shares.shape)
+    name = usage[which].name
+    return f"{side.nodes[int(row)]} {percent(float(shares[which, row]))} of {name[0].lower()}{name[1:]}"
+
+
+def nodes(before: Side, after: Side | None) -> Markup:
+    """Return pictures of the nodes that a plan changes or that need a look, and the others together."""
+    if not before.state.cluster.nodes:
+        return section("Nodes", element("p", "The cluster has no nodes."))
+    found = _Nodes(before, after)
+    order, count = found.order()
+    drawn, rest = order[: min(count, DRAWN)], order[min(count, DRAWN) :]
+    legend = "▲ marks 90 % and more."
+    if after:
+        legend += " The line in a bar is the use before the plan, the pale part is what becomes free."
+    title = f"Nodes that change most: {len(drawn)} of {count}" if after else "Nodes in need, then the fullest"
+    return section(
+        title if drawn else "Nodes",
+        element("p", legend, class_="quiet") if drawn else element("p", "No node changes."),
+        element("div", *map(found.picture, drawn), class_="nodes"),
+        *_others(found, rest, "Nodes that are not drawn above" if drawn else "All nodes"),
+        *_tables(found, set(before.state.group[order[: count or None]].tolist())),
+    )
+
+
+def _others(found: _Nodes, rows: Sequence[int], title: str) -> Iterator[Markup]:
+    """Yield the distribution of the use of nodes."""
+    if not rows:
+        return
+    closed = [found.states[-1][row] for row in rows if found.states[-1][row] is not NodeState.IN_USE]
+    words = [counted(closed.count(state), f"node {state.phrase}") for state in NodeState if state in closed]
+    used = [row for row in rows if found.states[-1][row] is NodeState.IN_USE]
+    yield element("h3", f"{title}: {', '.join([f'{len(used)} in use', *words])}")
+    figures = []
+    for each in found.usage[-1] if used else ():
+        shares = each.shares[used]
+        top = found.names[used[int(shares.argmax())]]
+        spread = f"fullest {top} {percent(float(shares.max()))}, median {percent(float(np.median(shares)))}"
         figures.append(
             element(
                 "figure",
-                element("figcaption", f"{new.name}: {spread}"),
-                pictures.profile(new.shares.tolist(), old.shares.tolist() if changed else None),
-                element("div", element("span", "fullest node"), element("span", "emptiest"), class_="ends"),
+                element("figcaption", f"{each.name}: {spread}"),
+                pictures.distribution(shares.tolist()),
+                element("div", element("span", "0 %"), element("span", "100 % used"), class_="ends"),
             )
         )
-    return join(figures)
+    yield element("div", *figures, class_="figures")
 
 
-def _node_table(before: Side, after: Side | None) -> Markup:
-    state = before.state
-    last = (after or before).state
-    was, now = resources(state), resources(last)
-    counts = [np.bincount(end.pnode[~end.forthcoming], minlength=len(end.group)) for end in (state, last)]
-    marks, names = _marks(last), [group.name for group in state.cluster.groups]
-    rows = [
-        (
-            node.name,
-            names[state.group[row]],
-            marks[row] or "in use",
-            change([str(count[row]) for count in counts]),
-            *(
-                " of ".join(map(change, zip(old.amounts(row), new.amounts(row), strict=True)))
-                for old, new in zip(was, now, strict=True)
-            ),
-        )
-        for row, node in enumerate(state.cluster.nodes)
-    ]
-    header = ("Node", "Group", "State", "Primaries", *(each.name for each in now))
-    caption = f"Nodes: what is used{', before → after the plan' if after else ''}"
-    return table(caption, header, rows, (False, False, False, True, True, True, True))
-
-
-def _marks(state: State) -> list[str]:
-    words = [state.node_state(row).word for row in range(len(state.cluster.nodes))]
-    return [
-        f"✕ {word}" if word else "! fails N+1" if failing else ""
-        for word, failing in zip(words, state.columns.fail_n1.tolist(), strict=True)
-    ]
+def _tables(found: _Nodes, groups: Collection[int]) -> Iterator[Markup]:
+    """Yield a folded table of the nodes of each of these groups."""
+    state = found.ends[0]
+    header = ("Node", "State", "Primaries", *(each.name for each in found.usage[0]))
+    for group in sorted(groups):
+        rows = [found.cells(row) for row in np.flatnonzero(state.group == group).tolist()]
+        name = f"All nodes of {state.cluster.groups[group].name}: {len(rows)}"
+        yield fold(name, table(name, header, rows, (False, False, True, True, True, True)))

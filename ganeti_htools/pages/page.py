@@ -4,10 +4,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ganeti_htools.model.state import State
-from ganeti_htools.pages import history
+from ganeti_htools.model.wording import counted
+from ganeti_htools.pages.answer import (
+    Figures,
+    Step,
+    answer,
+    plan_figures,
+    plan_sentence,
+    state_figures,
+    state_sentence,
+)
 from ganeti_htools.pages.faults import faults
-from ganeti_htools.pages.groups import facts, groups
-from ganeti_htools.pages.markup import Markup, element
+from ganeti_htools.pages.groups import groups
+from ganeti_htools.pages.history import history
+from ganeti_htools.pages.markup import Markup, element, fold
 from ganeti_htools.pages.moves import Jobsets, moves
 from ganeti_htools.pages.nodes import nodes
 from ganeti_htools.pages.score import score
@@ -15,6 +25,8 @@ from ganeti_htools.pages.sides import Side
 from ganeti_htools.pages.storage import storage
 from ganeti_htools.pages.style import POLICY, STYLE
 from ganeti_htools.version import VERSION
+
+_NOTES = 5  # lines about a plan; more are folded
 
 
 def cluster_page(
@@ -25,15 +37,27 @@ def cluster_page(
     jobsets: Jobsets | None = None,
     notes: Sequence[str] = (),
     more: Iterable[Markup] = (),
+    sentence: str = "",
+    figures: Figures | None = None,
+    command: str = "",
 ) -> str:
     """Return the page about a cluster. ``made`` names the time.
 
     ``after`` is the state after a plan, and ``jobsets`` are its moves; None if there are none by its nature.
-    ``notes`` are lines at the top, ``more`` further sections.
+    ``sentence`` begins the answer, ``figures`` replace the usual ones, ``command`` is what to do. ``notes``
+    are lines below, ``more`` further sections.
     """
-    sides = Side.of(before), None if after is None else Side.of(after)
-    moved = [] if jobsets is None else [moves(jobsets)]
-    return page(title, made, notes, [facts(*sides), *more, *moved, *_sections(*sides)])
+    side, then = Side.of(before), None if after is None else Side.of(after)
+    planned = None if jobsets is None else then
+    if planned:
+        usual, known = plan_sentence(side, planned, jobsets or ()), plan_figures(side, planned, jobsets or ())
+    else:
+        usual, known = "" if then else state_sentence(side), state_figures(side)
+    first = answer([Step(f"{sentence} {usual}".strip(), command)], figures or known)
+    lines = element("ul", *(element("li", note) for note in notes))
+    listed = [fold(counted(len(notes), "remark"), lines) if len(notes) > _NOTES else lines] if notes else []
+    sections = faults(side, planned), nodes(side, then), groups(side, then), score(side, planned)
+    return page(title, made, [*first, *listed, *more, *sections, moves(jobsets or ()), storage(side, then)])
 
 
 def daemon_page(
@@ -49,16 +73,18 @@ def daemon_page(
     ``attention`` are the lines of its status, ``entries`` those of its history of so many ``days``.
     """
     side = Side.of(state)
-    told, past = history.attention(attention), history.history(entries, days)
-    return page(title, made, (), [facts(side, None), told, *_sections(side, None), past])
+    steps = [Step(f"{each['text']}.", each["command"], each["severity"]) for each in attention]
+    well = Step(f"✓ Nothing needs attention. {state_sentence(side)}", "")
+    first = answer(steps or [well], state_figures(side))
+    return page(title, made, [*first, *_state(side), history(entries, days)])
 
 
-def _sections(before: Side, after: Side | None) -> Iterator[Markup]:
-    for section in (groups, nodes, score, storage, faults):
-        yield section(before, after)
+def _state(side: Side) -> Iterator[Markup]:
+    for section in (groups, nodes, faults, score, storage):
+        yield section(side, None)
 
 
-def page(title: str, made: str, notes: Sequence[str], content: Iterable[Markup]) -> str:
+def page(title: str, made: str, content: Iterable[Markup]) -> str:
     """Return a page with these sections."""
     head = element(
         "head",
@@ -69,15 +95,6 @@ def page(title: str, made: str, notes: Sequence[str], content: Iterable[Markup])
         element("title", title),
         element("style", Markup(STYLE)),
     )
-    listed = [element("ul", *(element("li", note) for note in notes))] if notes else []
-    body = element(
-        "body",
-        element(
-            "main",
-            element("h1", title),
-            element("p", f"Made {made} by htoolsd {VERSION}.", class_="quiet"),
-            *listed,
-            *content,
-        ),
-    )
+    about = element("p", f"Made {made} by htoolsd {VERSION}.", class_="quiet")
+    body = element("body", element("main", element("h1", title), about, *content))
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"

@@ -3,45 +3,68 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ganeti_htools.model.wording import counted
 from ganeti_htools.pages import pictures
-from ganeti_htools.pages.markup import Markup, element, join, section, table
+from ganeti_htools.pages.markup import Markup, element, fold, join, section
 from ganeti_htools.pages.sides import Side, change, figure
 
-_SCORED = 12  # groups whose components are drawn, those with changes first
+# The words for a component; those of a storage unit and of forthcoming instances are made from them.
+WORDS = {
+    "free_mem_cv": "memory spread",
+    "free_disk_cv": "disk spread",
+    "n1_cnt": "instances on nodes that fail N+1",
+    "reserved_mem_cv": "spread of memory kept for failovers",
+    "offline_all_cnt": "instances on offline nodes",
+    "offline_pri_cnt": "primaries on offline nodes",
+    "vcpu_ratio_cv": "CPU spread",
+    "cpu_load_cv": "CPU load spread",
+    "mem_load_cv": "memory load spread",
+    "disk_load_cv": "disk load spread",
+    "net_load_cv": "network load spread",
+    "pri_tags_score": "primaries with the same exclusion tag",
+    "spindles_cv": "spindle spread",
+    "location_score": "instances badly placed in locations",
+    "location_exclusion_score": "same exclusion tag in one location",
+    "reserved_mem_rtotal": "memory kept for failovers",
+}
+
+
+def words(component: str) -> str:
+    """Return the words for a component of the score."""
+    name, _, unit = component.partition(":")
+    base = name.removesuffix("_forth")
+    more = ", with forthcoming instances" * (base != name)
+    return WORDS.get(base, base) + (f" of {unit}" if unit else "") + more
 
 
 def score(before: Side, after: Side | None) -> Markup:
-    """Return the weighted components of the score of groups: pictures and a table."""
+    """Return the weighted components of the score, of the groups that a plan changes or of all."""
     later = {group["name"]: group for group in (after or before).health}
     pairs = [(group, later[group["name"]]) for group in before.health if group["components"]]
-    pairs.sort(key=lambda pair: (pair[0]["score"] == pair[1]["score"], -(pair[0]["score"] or 0)))
-    shown = [_components(pair if after else pair[1:]) for pair in pairs[:_SCORED]]
-    if not shown:
-        return section("Score by component", element("p", "No group has nodes in use."))
-    note = "Lower is better. Each component counts with its weight; what is 0 is left out."
-    more = len(pairs) - len(shown)
-    rest = [element("p", f"Not shown: {counted(more, 'group')} with less score.")] if more else []
-    return section("Score by component", element("p", note, class_="quiet"), *shown, *rest)
+    if after:
+        pairs = [pair for pair in pairs if pair[0]["score"] != pair[1]["score"]]
+    pairs.sort(key=lambda pair: -(pair[0]["score"] or 0))
+    if not pairs:
+        return Markup() if after else section("Unevenness", element("p", "No group has nodes in use."))
+    note = "The score of a group: lower is better. Each component counts with its weight; 0 is left out."
+    drawn = [_components(pair if after else pair[1:]) for pair in pairs]
+    titles = [f"{pair[0]['name']}: {change([figure(end['score']) for end in pair])}" for pair in pairs]
+    first = element("h3", titles[0]), drawn[0]
+    folded = map(fold, titles[1:], drawn[1:])
+    return section("Unevenness by component", element("p", note, class_="quiet"), *first, *folded)
 
 
 def _components(ends: Sequence[Mapping[str, Any]]) -> Markup:
-    """Return the picture and the table of a group: as it is, or as it was and as it will be."""
-    name, score = ends[0]["name"], change([figure(end["score"]) for end in ends])
-    figures = {
+    """Return the picture of a group: as it is, or as it was and as it will be, on one scale."""
+    found = {
         component: values
         for component in ends[0]["components"]
         if any(values := [end["components"].get(component) for end in ends])
     }
-    if not figures:
-        return element("h3", f"{name}: {score}")
-    most = max(value for values in figures.values() for value in values if value)
-    rows, cells = [], []
-    for component, values in sorted(figures.items(), key=lambda each: -max(filter(None, each[1]))):
-        texts, shares = [*map(figure, values)], [(value or 0) / most for value in values]
+    most = max((value for values in found.values() for value in values if value), default=1.0)
+    rows = []
+    for component, values in sorted(found.items(), key=lambda each: -max(filter(None, each[1]))):
+        shares = [(value or 0) / most for value in values]
+        label = join((f"{words(component)} ", element("code", component, class_="quiet")))
         drawn = pictures.bar(shares[-1], shares[0] if len(ends) > 1 else None)
-        rows.append(pictures.row(component, drawn, change(texts)))
-        cells.append((component, *texts))
-    header = ("Component", *(("Before", "After") if len(ends) > 1 else ("Now",)))
-    listed = table(f"Components of group {name}", header, cells, (False, *[True] * len(ends)))
-    return join((element("h3", f"{name}: {score}"), element("div", *rows, class_="long"), listed))
+        rows.append(pictures.row(label, drawn, change([*map(figure, values)])))
+    return element("div", *rows, class_="long")

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ganeti_htools.model.cluster import common_suffix
 from ganeti_htools.model.state import State
+from ganeti_htools.pages.pictures import FULL
 from ganeti_htools.planning.groups.health import health_of
 
 _LONGEST = 40  # characters of a name beside a picture; tables have whole names
@@ -11,15 +13,31 @@ _NAMED = 12  # names in a cell
 
 
 class Side(NamedTuple):
-    """A cluster before or after a plan: its state, and the health of its groups."""
+    """A cluster before or after a plan: its state, and the health of its groups.
+
+    ``nodes`` are the names of nodes for pictures: cut in the middle, without the domain that all names share.
+    """
 
     state: State
     health: Sequence[Mapping[str, Any]]
+    nodes: Sequence[str]
 
     @classmethod
     def of(cls, state: State) -> "Side":
         """Assess a state."""
-        return cls(state, health_of(state))
+        suffix = common_suffix(state.cluster)
+        names = [short_name(node.name.removesuffix(suffix)) for node in state.cluster.nodes]
+        return cls(state, health_of(state), names)
+
+    @property
+    def scores(self) -> dict[str, float | None]:
+        """The score of each group by name."""
+        return {group["name"]: group["score"] for group in self.health}
+
+    @property
+    def lost(self) -> set[str]:
+        """The instances that would not come back after the loss of their primary."""
+        return {name for group in self.health for name in group["unrecoverable"]["instances"]}
 
 
 def change(ends: Sequence[str]) -> str:
@@ -29,12 +47,12 @@ def change(ends: Sequence[str]) -> str:
 
 def figure(value: float | None) -> str:
     """Format a figure of the score."""
-    return "unknown" if value is None else f"{value:.5f}"
+    return "unknown" if value is None else f"{value:.2f}"
 
 
 def percent(share: float) -> str:
-    """Format a share."""
-    return f"{100 * share:.0f} %"
+    """Format a used share; a sign marks what is nearly full."""
+    return f"{'▲ ' * (share >= FULL)}{100 * share:.0f} %"
 
 
 def short_name(name: str) -> str:

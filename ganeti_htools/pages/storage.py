@@ -28,7 +28,7 @@ def storage(before: Side, after: Side | None) -> Markup:
             used = [1 - each / total for each in free if each is not None]
             text = change([percent(each) for each in used])
             bars.append(
-                pictures.row(short_name(name), pictures.bar(used[-1], used[0] if after else None), text)
+                pictures.row(short_name(name), pictures.usage(used[-1], used[0] if after else None), text)
             )
     caption = f"Storage units and pools{', before → after the plan' if after else ''}"
     listed = table(caption, ("Unit", "Nodes", "Total", "Free"), rows, (False, True, True, True))

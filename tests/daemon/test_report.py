@@ -28,7 +28,7 @@ def test_page_in_a_file_is_the_one_over_http(serving: tuple[Daemon, int], tmp_pa
     done = ctl(daemon, "report", f"--html={tmp_path / 'page.html'}")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     page = (tmp_path / "page.html").read_text("utf-8")
-    for title in ("Attention", "Node groups", "Nodes", "Score by component", "What is fragile", "History of"):
+    for title in ("Node groups", "Nodes", "Unevenness by component", "Health", "History of"):
         assert f"<h2>{title}" in page
     assert "allocate " in page
     status, head, body = ask(port, "GET / HTTP/1.1", RIGHT)

@@ -169,9 +169,12 @@ def page_notes(groups: Sequence[GroupReport]) -> list[str]:
     """Describe the gain of each group's plan, and the instances that it leaves on lost nodes, in lines."""
     lines = []
     for before, after, stranded, planned in groups:
-        about = about_plan(before, after, 0) if planned else ["well balanced already"]
-        lines += [f"{before.group}: {text}" for text in about if "\n" not in text]
-        lines += [f"{each.instance} is left on {', '.join(each.nodes)}: {each.why}" for each in stranded]
+        if not after.plan.moves and not after.plan.front:
+            lines.append(
+                f"{before.group}: {'no better placement found' if planned else 'well balanced already'}"
+            )
+        left = () if after.plan.front and not after.plan.moves else stranded
+        lines += [f"{each.instance} is left on {', '.join(each.nodes)}: {each.why}" for each in left]
     return lines
 
 
@@ -229,15 +232,24 @@ def _front(plans: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str
     return header, rows
 
 
+def page_sentence(groups: Sequence[GroupReport]) -> str:
+    """Answer for plans without moves: the plans to pick from, if there are any."""
+    plans = [plan for group in groups for plan in group.after.plan.front]
+    if not plans:
+        return "No instance moves."
+    first, last = (
+        f"{counted(plan['moves'], 'move')} (unevenness {plan['score']:.2f})" for plan in (plans[0], plans[-1])
+    )
+    return f"{counted(len(plans), 'plan')} to pick from, from {first} to {last}: --pick=N makes plan N."
+
+
 def page_front(groups: Sequence[GroupReport]) -> "Iterator[Markup]":
     """Yield the section of a page about the plans to pick from, if there are any."""
-    from ganeti_htools.pages.markup import section, table  # seldom needed
+    from ganeti_htools.pages.front import front  # seldom needed
 
     for group in groups:
-        if group.after.plan.front:
-            header, rows = _front(group.after.plan.front)
-            caption = "From no move to the most even plan"
-            yield section("Plans to pick from", table(caption, header, rows, [True] * len(header)))
+        if found := group.after.plan.front:
+            yield front(group.before.group, found, *_front(found))
 
 
 def _duration(seconds: float) -> str:

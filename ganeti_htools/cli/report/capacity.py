@@ -12,6 +12,8 @@ from ganeti_htools.engine.capacity.obstacles import Obstruction
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.state import State
+from ganeti_htools.model.types import Fail
+from ganeti_htools.model.wording import counted, size
 
 if TYPE_CHECKING:
     from ganeti_htools.pages.markup import Markup
@@ -98,20 +100,49 @@ def _storage(left: StorageLeft | None) -> Iterator[str]:
             yield f"{name}: {unit.free} of {unit.total} MiB left{most}"
 
 
+# The words of a page for reasons to stop; the others are rare, and keep their names.
+_WORDS = {
+    Fail.MEM: "memory",
+    Fail.DISK: "disk",
+    Fail.CPU: "virtual CPUs",
+    Fail.N1: "memory kept for failovers (N+1)",
+    Fail.SPINDLES: "spindles",
+    Fail.TAGS: "exclusion tags",
+}
+
+
+def _ends(allocation: Allocation) -> str:
+    """Name what ends first."""
+    if allocation.left and allocation.left.ends_first:
+        return allocation.left.ends_first
+    reasons = by_number(allocation.result)
+    return _WORDS.get(reasons[0], reasons[0].value) if reasons else ""
+
+
+def page_answer(allocations: Sequence[Allocation]) -> tuple[str, dict[str, str]]:
+    """Answer how many more instances fit, and what ends first, in a sentence and in figures."""
+    fixed_size = allocations[-1]
+    placed, each, ends = fixed_size.result.placed, fixed_size.size, _ends(fixed_size)
+    amounts = f"{size(each.mem)} of memory, {size(each.dsk)} of disk, {counted(each.vcpus, 'virtual CPU')}"
+    fit = f"{counted(placed, 'more instance')} of the standard size {'fits' if placed == 1 else 'fit'}"
+    nodes = ", ".join(obstacles(fixed_size.why))
+    why = f"; {nodes}" if nodes else f"; first to end: {ends}" if ends else ""
+    figures = {"More that fit": str(placed), "Tiered": str(allocations[0].result.placed)}
+    return f"{fit} ({amounts}){why}.", figures | {"First to end": ends or "nothing"}
+
+
 def page_section(allocations: Sequence[Allocation]) -> "Iterator[Markup]":
     """Yield the section of a page about the instances that fit."""
     from ganeti_htools.pages.markup import element, section, table  # seldom needed
 
     rows = []
     for each in allocations:
-        why = [reason.value for reason in by_number(each.result)[:1]]
-        why += [f"first to end: {each.left.ends_first}"] if each.left and each.left.ends_first else []
-        ends = "; ".join([*why, *obstacles(each.why)])
-        for size, number in each.result.tiers or ((each.size, each.result.placed),):
-            listed = _listed(size, _exclusive(each.before))
+        ends = "; ".join([_ends(each), *obstacles(each.why)])
+        for kind, number in each.result.tiers or ((each.size, each.result.placed),):
+            listed = _listed(kind, _exclusive(each.before))
             rows.append((each.mode.description, str(number), listed, ends))
             ends = ""
-    header = ("Mode", "Instances", "Size (MiB)", "Reason to stop")
+    header = ("Mode", "Instances", "Size (MiB)", "First to end")
     note = element("p", "The plan in the sections below is the allocation of standard instances.")
     fitting = table("Instances that fit", header, rows, (False, True, False, False))
     yield section("Capacity", note, fitting)

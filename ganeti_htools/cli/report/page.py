@@ -1,7 +1,10 @@
 """The report of a tool as a page in a file (``--html``)."""
 
+import shlex
+import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ganeti_htools.cli.terminal.messages import say
@@ -29,16 +32,31 @@ def write_page(
     jobsets: "Jobsets | None" = None,
     notes: Sequence[str] = (),
     more: "Callable[[], Iterable[Markup]]" = tuple,
+    sentence: str = "",
+    figures: Mapping[str, str] | None = None,
 ) -> None:
     """Write a page to the file of ``--html``, if that is given. Raises HtoolsError.
 
     ``after`` is the state after a plan, ``jobsets`` are its moves, ``notes`` lines about it, and
-    ``more`` makes further sections.
+    ``more`` makes further sections. ``sentence`` and ``figures`` replace the usual answer.
     """
     if line.html is None:
         return
     from ganeti_htools.pages.page import cluster_page  # seldom needed
 
     made = time.strftime("%Y-%m-%d %H:%M %z")
-    write_text(line.html, cluster_page(title, made, before, after, jobsets, notes, more()))
+    command = _execution() if jobsets and (line.daemon or line.luxi) is not None and not line.exec else ""
+    page = cluster_page(title, made, before, after, jobsets, notes, more(), sentence, figures, command)
+    write_text(line.html, page)
     say(f"The report has been written to file '{line.html}'\n")
+
+
+def _execution() -> str:
+    """Return the command that carries out the plan of this command."""
+    words, name = sys.argv[1:], Path(sys.argv[0]).name
+    pages = [
+        at for at, word in enumerate(words) if len(word) > 3 and "--html".startswith(word.partition("=")[0])
+    ]
+    for at in reversed(pages):
+        del words[at : at + (1 if "=" in words[at] else 2)]
+    return shlex.join([name, *words, "-X"])

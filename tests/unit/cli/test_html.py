@@ -13,13 +13,18 @@ RUNS: list[tuple[Any, str, tuple[str, ...], tuple[str, ...]]] = [
         hbal,
         "drifted.data",
         ("--all-groups",),
-        ("gnt-instance migrate -f web1", "rack1: Cluster score improved"),
+        ("gnt-instance migrate -f web1", "unevenness of rack1 "),
     ),
     (hbal, "balanced.data", (), ("No instance moves.",)),
-    (hbal, "idle.data", ("--front=2",), ("Plans to pick from",)),
-    (hspace, "storage.data", (), ("Instances that fit", "Storage units")),
+    (hbal, "idle.data", ("--front=2",), ("2 plans to pick from, from 0 moves", "Plans to pick from: ")),
+    (
+        hspace,
+        "storage.data",
+        (),
+        ("more instances of the standard size fit", "Instances that fit", "Storage units"),
+    ),
     (hspace, "storage.data", ("--disk-template=rbd",), ("rados",)),  # a pool that no instance has used
-    (hsqueeze, "idle.data", (), ("Nodes to power down: ",)),
+    (hsqueeze, "idle.data", (), ("Nodes to power down: ", "in use → standby")),
     (hregroup, "racks.data", ("groups",), ("Node groups",)),
     (hregroup, "racks.data", ("redistribute",), ("Repaired: rack1", "gnt-instance")),
 ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ganeti_htools.pages.history import attention, describe, history
+from ganeti_htools.pages.history import describe, history
 
 DECISION = {
     "kind": "decision",
@@ -46,10 +46,3 @@ def test_entries_are_counted_by_day_and_the_newest_come_first() -> None:
 
 def test_nothing_is_told_as_such() -> None:
     assert "Nothing has been recorded." in history([], 7)
-    assert "Nothing needs attention." in attention([])
-
-
-def test_attention_shows_severity_and_text() -> None:
-    page = attention([{"severity": "critical", "text": "node <a> is down", "kind": "down"}])
-    assert "critical: " in page
-    assert "node &lt;a&gt; is down" in page

@@ -5,16 +5,23 @@ import shutil
 import subprocess
 from dataclasses import replace
 from html import escape
+from typing import Any
 
 import pytest
 
 from ganeti_htools.backends import simu
+from ganeti_htools.engine.rules.components import COMPONENTS
 from ganeti_htools.model.cluster import Cluster, Group
+from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import printable
 from ganeti_htools.model.moves import Move, NamedMove
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.pages.nodes import CARDS
-from ganeti_htools.pages.page import cluster_page
+from ganeti_htools.pages.answer import safety
+from ganeti_htools.pages.markup import table
+from ganeti_htools.pages.nodes import DRAWN
+from ganeti_htools.pages.page import cluster_page, daemon_page
+from ganeti_htools.pages.score import words
+from ganeti_htools.pages.sides import Side
 from ganeti_htools.planning import view
 from ganeti_htools.planning.jobsets import PlannedMove
 from ganeti_htools.planning.view import View
@@ -66,7 +73,7 @@ def test_page_loads_nothing() -> None:
     assert page.startswith('<!DOCTYPE html>\n<html lang="en">')
 
 
-@pytest.mark.parametrize("word", ["fails N+1: it must keep", "cannot be lost: ", "✕ offline", "Broken rules"])
+@pytest.mark.parametrize("word", ["fails N+1: it must keep", "cannot be lost", ">offline<", "Broken rules"])
 def test_faults_are_told_in_words(word: str) -> None:
     assert word in page_of(hostile())
 
@@ -74,7 +81,8 @@ def test_faults_are_told_in_words(word: str) -> None:
 def test_nodes_have_the_words_of_their_states() -> None:
     words = ["drained", "standby", "maintenance", "offline", "silent"]
     page = page_of(in_all_states())
-    assert [page.count(f"✕ {word}<") for word in words] == [2] * 5
+    assert [page.count(f">{word}</span>") for word in words[:-1]] == [1] * 4
+    assert '<span class="mark alarm">! silent</span>' in page
 
 
 CLUSTERS = {
@@ -82,7 +90,7 @@ CLUSTERS = {
     "no nodes": by_hand.cluster({}, []),
     "empty": simu.parse(["p,3,100g,9g,4"]),
     "units": simu.parse(["p,3,100g,9g,4;lvm-vg,ssdvg,9g;rbd,vms,5g"]),
-    "many": simu.parse([f"p,{CARDS + 1},100g,9g,4"]),
+    "many": simu.parse([f"p,{DRAWN + 1},100g,9g,4"]),
     "offline": by_hand.cluster({"n": 1}, [], offline=True),
     "hostile": hostile(),
 }
@@ -113,11 +121,74 @@ def test_tidy_has_no_complaint(name: str) -> None:
     assert done.stderr.decode() == ""
 
 
-def test_many_nodes_share_a_picture() -> None:
+def test_other_nodes_share_a_picture() -> None:
     few, many = page_of(CLUSTERS["empty"]), page_of(CLUSTERS["many"])
-    assert few.count('class="card"') == 3
-    assert many.count('class="card"') == 0
-    assert many.count("<figure>") == 3
+    assert (few.count('class="node"'), few.count("<figure>")) == (3, 0)
+    assert (many.count('class="node"'), many.count("<figure>")) == (DRAWN, 3)
+    assert "Nodes that are not drawn above: 1 in use" in many
+
+
+def plan_page(**changes: Any) -> str:
+    """A page about a plan that moves an instance off the first of many nodes to the last."""
+    made = by_hand.cluster(
+        dict.fromkeys(map(str, range(40)), 10_000), [instance("web", DRBD, "0", "1", mem=9_500)]
+    )
+    before = derive(made)
+    after = derive(replace(made, instances=(instance("web", DRBD, "39", "1", mem=9_500),)))
+    move, step = Move(0, (), ()), NamedMove("web", "", (), (), ())
+    planned = PlannedMove(
+        move, step, "web", ("0", "1"), ("39", "1"), "", (), ("gnt-instance move",), 1024, 0, {}
+    )
+    return cluster_page("title", "now", before, after, [[planned]], **changes)
+
+
+def test_plan_answers_and_draws_only_nodes_that_change() -> None:
+    page = plan_page(command="hbal -D -X")
+    assert "1 move, 1.0 GiB to copy; unevenness of " in page
+    assert "; nothing gets less safe.</p><pre><code>hbal -D -X</code></pre>" in page
+    assert re.findall(r'class="node"><h3>(\w+)', page) == ["39", "0"]
+    assert "Nodes that are not drawn above: 38 in use" in page
+    assert page.index("<h2>Health after the plan") < page.index("<h2>Moves")
+
+
+def test_full_bars_are_marked_for_those_who_see_no_colour() -> None:
+    page = plan_page()
+    assert "0 % → ▲ 95 %" in page
+    assert 'class="full"' in page
+
+
+def test_instances_that_lose_redundancy_are_named() -> None:
+    row = instance("web", DRBD, "a", "b", mem=9_000)
+    cluster = by_hand.cluster({"a": 10_000, "b": 10_000, "c": 5_000}, [row])
+    worse = replace(cluster, instances=(replace(row, snode="c"),))
+    sides = Side.of(derive(cluster)), Side.of(derive(worse))
+    assert safety(*sides) == "web would no longer come back after the loss of a node"
+    assert safety(*reversed(sides)) == "1 instance more would come back after the loss of a node"
+
+
+def test_every_component_has_words() -> None:
+    assert {words(each.name) for each in COMPONENTS} & {each.name for each in COMPONENTS} == set()
+    assert words("free_disk_cv_forth:lvm-vg/ssd") == "disk spread of lvm-vg/ssd, with forthcoming instances"
+
+
+def test_attention_has_its_command_on_the_page() -> None:
+    lines = [
+        {"severity": "critical", "text": f"node <{place}> is down", "command": f"repair {place}"}
+        for place in range(8)
+    ]
+    page = daemon_page("title", "now", derive(CLUSTERS["empty"]), lines, [], 7)
+    for place in range(8):
+        assert f"node &lt;{place}&gt; is down" in page
+        assert f"<pre><code>repair {place}</code></pre>" in page
+    assert "<summary>2 more</summary>" in page
+    assert "Nothing needs attention." in daemon_page("title", "now", derive(CLUSTERS["empty"]), [], [], 7)
+
+
+@pytest.mark.parametrize(("rows", "tables"), [(25, 1), (30, 1), (31, 2), (100, 4)])
+def test_last_rows_of_a_table_are_folded(rows: int, tables: int) -> None:
+    page = table("title", ("Node",), [(str(row),) for row in range(rows)], (False,))
+    assert page.count("<table>") == tables
+    assert page.count('scope="row"') == rows
 
 
 def test_units_are_listed() -> None:

@@ -37,7 +37,11 @@ def test_text_can_be_read(scheme: dict[str, str], text: str) -> None:
 
 @SCHEMES
 def test_shapes_can_be_seen(scheme: dict[str, str]) -> None:
-    for one, other in (("bar", "track"), ("bar", "ground"), ("text", "track"), ("line", "ground")):
+    for one, other in (
+        *((kind, ground) for kind in ("bar", "high", "full") for ground in ("track", "ground")),
+        ("text", "track"),
+        ("line", "ground"),
+    ):
         assert contrast(scheme[one], scheme[other]) >= 3
 
 
