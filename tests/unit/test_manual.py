@@ -115,4 +115,4 @@ def test_defaults() -> None:
     line = CommandLine()
     assert f"({line.static_kvm_node_memory} by default" in page("htools.1")
     assert SqueezeOptions().factors == (2.0, 2.0)
-    assert page("hsqueeze.1").count("Default: 2, or ") == 2
+    assert page("hsqueeze.1").count("Default: 2, or") == 2
