@@ -68,6 +68,11 @@ class Block:
         return [[word for word in each if not re.match(r"\d*[<>&]", word)] for each in words if each]
 
     @property
+    def script(self) -> str:
+        """What a shell runs: the commands, or one that writes the file."""
+        return f"cat >{self.argument} <<'EOF'\n{self.text}\nEOF" if self.kind == "file" else self.text
+
+    @property
     def runs(self) -> bool:
         """Whether all commands are ours or common ones, and some are ours."""
         names = {words[0] for words in self.commands if words}
@@ -215,7 +220,7 @@ def carry_out(started: Shell, block: Block, expected: str | None) -> str:
     """
     first, begin = None, time.monotonic()
     while True:
-        printed, status = started.run(block.text)
+        printed, status = started.run(block.script)
         first = printed if first is None else first
         good = status < 2 if expected is None else matches(expected, printed)
         if good:
@@ -237,7 +242,7 @@ def write(path: Path) -> None:
                     if not matches(block.text, printed):
                         changed.append((block, printed))
                     continue
-                printed, _ = started.run(block.text)
+                printed, _ = started.run(block.script)
                 if re.search(r"&$", block.text, re.MULTILINE):
                     time.sleep(10)
     for block, printed in reversed(changed):

@@ -188,9 +188,10 @@ def broken_rules(state: State, asked: RequestedInstance, primaries: Ints, second
 
 def _shared_tags(state: State, asked: RequestedInstance, nodes: Ints) -> str:
     """Describe the node that has fewest instances with an exclusion tag of the instance."""
-    shared = affinity.tag_conflicts(state, asked)[nodes]
-    row = int(nodes[np.argmin(shared)])
-    return f"nodes without its exclusion tags; closest: {_name(state, row)} has {shared.min()} of them"
+    row = int(nodes[np.argmin(affinity.tag_conflicts(state, asked)[nodes])])
+    tags = [tag for tag, each in state.tag_rows.items() if each in asked.tags and state.tag_counts[each, row]]
+    where = f"{_name(state, row)} already has an instance with {', '.join(tags)}"
+    return f"a node without instances that share an exclusion tag; closest: {where}"
 
 
 def _nearest(state: State, asked: RequestedInstance, lacks: Iterable[Lack], nodes: Ints) -> str | None:
