@@ -154,6 +154,7 @@ def _settings(path: str) -> ClusterSettings | None:
             tuple(cluster.get("enabled_disk_templates", ())),
             cluster.get("ipolicy", {}).get("std", {}),
             next((instance["os"] for instance in instances.values() if instance.get("os")), ""),
+            cluster.get("default_iallocator_params") or {},
         )
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: expected the configuration of Ganeti") from error

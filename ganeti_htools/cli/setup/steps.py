@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.model import tags
 
 IALLOCATOR = "htoolsd"  # the executable, the unit and the user
@@ -27,7 +28,8 @@ class OtherCandidate(NamedTuple):
 class ClusterSettings(NamedTuple):
     """Settings in Ganeti's configuration, which master candidates have.
 
-    ``spec`` is the standard instance of the instance policy; ``system`` an operating system.
+    ``spec`` is the standard instance of the instance policy; ``system`` an operating system; ``parameters``
+    are those of all iallocators.
     """
 
     iallocator: str
@@ -35,6 +37,7 @@ class ClusterSettings(NamedTuple):
     templates: tuple[str, ...] = ()
     spec: Mapping[str, int] = {}
     system: str = ""
+    parameters: Mapping[str, str] = {}
 
 
 class Facts(NamedTuple):
@@ -139,8 +142,16 @@ def _removal(step: SetupStep, undo: Callable[[Facts], Work]) -> SetupStep:
 def _change_first(facts: Facts) -> str:
     if "default" in facts.made:
         return f"the cluster still uses it; first on {facts.master}: htoolsctl setup --remove"
-    command = "gnt-cluster modify --default-iallocator=hail"
+    command = " ".join(_name_back("hail", facts.settings.parameters if facts.settings else {}))
     return f"the cluster still uses it, and setup did not name it; first on {facts.master}: {command}"
+
+
+def _name_back(iallocator: str, parameters: Mapping[str, str]) -> Command:
+    """Return the command that names another iallocator, and drops parameters that Ganeti's hail refuses."""
+    kept = {key: text for key, text in parameters.items() if key in (option.long for option in HAIL.options)}
+    option = "--default-iallocator-params=" + ",".join(f"{key}={text}" for key, text in kept.items())
+    command = ("gnt-cluster", "modify", f"--default-iallocator={iallocator}")
+    return command if kept == parameters else (*command, option)
 
 
 def previous(cluster_tags: Iterable[str]) -> list[str]:
@@ -252,7 +263,7 @@ def _give_back(facts: Facts) -> Work:
     names = previous(facts.settings.tags)
     used = facts.settings.iallocator == IALLOCATOR
     return [
-        *([("gnt-cluster", "modify", f"--default-iallocator={names[0]}")] if used else []),
+        *([_name_back(names[0], facts.settings.parameters)] if used else []),
         ("gnt-cluster", "remove-tags", *(f"{tags.SETUP}{name}" for name in names)),
     ]
 

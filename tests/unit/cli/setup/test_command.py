@@ -29,6 +29,7 @@ class Machine:
         self.user = self.without_group = found.get("rooted", False)
         self.booted = found.get("booted", True)
         self.iallocator, self.tags, self.decided = "hail", ["other"], 0
+        self.parameters = dict[str, str]()
         self.others: dict[str, OtherCandidate] = {}
         self.done: list[Command] = []
         self.interrupted_at: int | None = None
@@ -61,7 +62,9 @@ class Machine:
             unit=unit if self.booted else None,
             status=status if self.running else None,
             problem="" if self.running else "no daemon",
-            settings=ClusterSettings(self.iallocator, tuple(self.tags), ("plain",), spec, "debian"),
+            settings=ClusterSettings(
+                self.iallocator, tuple(self.tags), ("plain",), spec, "debian", self.parameters
+            ),
             others=self.others,
             made=frozenset(observe.made_here()) | ({"default"} if steps.previous(self.tags) else set()),
         )
@@ -93,8 +96,11 @@ class Machine:
                 self.tags.append(tag)
             case ("gnt-cluster", "remove-tags", *gone):
                 self.tags = [tag for tag in self.tags if tag not in gone]
-            case ("gnt-cluster", "modify", option):
+            case ("gnt-cluster", "modify", option, *parameters):
                 self.iallocator = option.partition("=")[2]
+                for text in parameters:
+                    pairs = text.removeprefix("--default-iallocator-params=").split(",")
+                    self.parameters = dict(word.split("=", 1) for word in filter(None, pairs))
             case ("gnt-instance", "add", "--dry-run", *_):
                 self.decided += 1
             case ("mkdir", *_) | ("systemctl", "daemon-reload"):
@@ -197,6 +203,14 @@ def test_iallocator_that_somebody_else_named_keeps_its_daemon(
     assert on(machine, remove=True) == 1
     assert (machine.iallocator, machine.running) == ("htoolsd", True)
     assert "gnt-cluster modify --default-iallocator=hail" in capsys.readouterr().out
+
+
+def test_parameters_that_ganetis_hail_refuses_go(on: Callable[..., int]) -> None:
+    machine = Machine()
+    assert on(machine) == 0
+    machine.parameters = {"inter-group": "", "no-capacity-checks": "", "make-room": ""}
+    assert on(machine, remove=True) == 0
+    assert (machine.iallocator, machine.parameters) == ("hail", {"no-capacity-checks": ""})
 
 
 def test_candidate_is_not_undone_before_the_cluster(
