@@ -157,11 +157,11 @@ class Columns(NamedTuple):
         """The names of the columns that placements change."""
         return cls._fields[cls._fields.index("i_mem") :]
 
-    def put(self, row: int, new: "Columns") -> None:
-        """Write the changing figures of one node in place, from columns of length 1."""
+    def put(self, rows: Any, new: "Columns", at: Any = 0) -> None:
+        """Write the changing figures of nodes in place: those of other columns, at some positions."""
         first = self._fields.index("i_mem")
         for column, figure in zip(self[first:], new[first:], strict=True):
-            column[row] = figure[0]
+            column[rows] = figure[at]
 
     @property
     def unallocated(self) -> Ints:

@@ -11,6 +11,7 @@ from ganeti_htools.engine.rules.deviation import Deviation
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import weighted
 from ganeti_htools.model.columns import Bools, Columns, Floats, Ints
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
 # How many values are looked at in one go when candidates that lie close together are scored afresh.
@@ -18,7 +19,16 @@ BATCH = 1 << 20
 
 
 class OneNodeSearch(BulkSearch):
-    """Instances with one node: Ganeti's htools compute the score of every candidate from nothing."""
+    """Instances with one node: Ganeti's htools compute the score of every candidate from nothing.
+
+    ``further`` are the figures of candidates with two more instances, ``ahead`` the table then. They are
+    computed for many candidates at a time; ``stale`` marks those for which they are out of date.
+    """
+
+    def __init__(self, state: State, asked: RequestedInstance, nodes: Ints) -> None:
+        super().__init__(state, asked, nodes)
+        self.further, self.ahead = self.after.map(np.copy), np.empty_like(self.table)
+        self.stale = np.ones(len(nodes), np.bool_)
 
     @property
     def candidates(self) -> int:
@@ -42,10 +52,29 @@ class OneNodeSearch(BulkSearch):
             near = near[[0]] if np.isnan(fresh).all() else near[fresh == np.fmin.reduce(fresh)]
         return InstanceNodes(int(self.nodes[near[-1]]))
 
-    def put(self, nodes: InstanceNodes, figures: Columns) -> None:
-        """Give a place figures that it had before."""
-        self.state.columns.put(nodes.primary, figures)
-        self.look(np.searchsorted(self.nodes, [nodes.primary]))
+    def settle(self, nodes: InstanceNodes) -> None:
+        """Carry out a placement but for the list of instances."""
+        at = int(np.searchsorted(self.nodes, nodes.primary))
+        if self.stale[at]:
+            self._look_ahead(np.flatnonzero(self.stale))
+        self.write(at)
+        self.after.put(at, self.further, at)
+        self.now[:, self.position[at]] = self.primary.then[:, at]
+        self.table[:, at], self.stale[at] = self.ahead[:, at], True
+
+    def _look_ahead(self, candidates: Ints) -> None:
+        """Find the outcomes of some candidates that have the next instance already."""
+        old, x = self.after.take(candidates), self.primary.then[:, candidates]
+        new, self.ahead[:, candidates] = self.outcomes(candidates, old, x)
+        self.after, self.further = (each.apart(new.aliases) for each in (self.after, self.further))
+        self.further.put(candidates, new, slice(None))
+        self.stale[candidates] = False
+
+    def restore(self, columns: Columns, nodes: Ints) -> None:
+        """Give some nodes (rows) the figures that they had before."""
+        self.state.columns, candidates = columns, np.searchsorted(self.nodes, nodes)
+        self.look(candidates)
+        self.stale[candidates] = True
 
     def afresh(self, candidates: Ints) -> Floats:
         """The scores of some candidates, computed from nothing."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.capacity.bulk_search import BulkSearch, InstanceNodes, parts
-from ganeti_htools.engine.rules import affinity, node_rules, placements
+from ganeti_htools.engine.rules import affinity, node_rules, placements, settling
 from ganeti_htools.engine.rules.components import COUNT, SPREAD, Aggregate, components
 from ganeti_htools.engine.rules.deviation import Deviation
 from ganeti_htools.engine.rules.node_rules import FITS
@@ -81,7 +81,16 @@ class PairSearch(BulkSearch):
 
     def settle(self, nodes: InstanceNodes) -> None:
         """Carry out a placement but for the list of instances."""
-        super().settle(nodes)
+        (p, s), state = nodes, self.state
+        primary, secondary = np.searchsorted(self.nodes, nodes)
+        old, kept = state.columns.take([s]), placements.class_peers(state, p, s)
+        new, _ = node_rules.add_secondary(old, self.asked, state.peers[p, s], peers=kept)
+        self.write(primary)
+        state.columns = state.columns.apart(new.aliases)
+        state.columns.put(s, new)
+        state.columns.location[p] += affinity.shared_locations(state, p, s)
+        settling.reserve(state, self.asked, p, s)
+        self.look(np.array([primary, secondary]))
         block = next(block for block in self.blocks if nodes.primary in block.nodes)
         block.change(np.searchsorted(block.nodes, nodes))
 

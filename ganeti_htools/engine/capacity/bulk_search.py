@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.rules import affinity, choice, instance_policy, node_rules, placements, settling
+from ganeti_htools.engine.rules import choice, instance_policy, node_rules
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.engine.rules.score import counted_nodes, node_values
 from ganeti_htools.model.columns import NOWHERE, Columns, Floats, Ints
@@ -44,6 +44,7 @@ class BulkSearch:
       of each component.
     * ``looked`` marks the nodes that count for a row, None if all do; ``sizes`` are their numbers.
     * ``steady`` are the sums of all components at the start.
+    * ``after`` are the figures of the candidates with the instance.
     """
 
     def __init__(self, state: State, asked: RequestedInstance, nodes: Ints) -> None:
@@ -65,6 +66,7 @@ class BulkSearch:
         self.table = np.zeros((sum(sizes), len(nodes)))
         self.primary = AsPrimary(*parts(self.table, sizes))
         self.policy = instance_policy.codes(state, asked, nodes)
+        self.after = state.columns.take(nodes)
         self.look(np.arange(len(nodes)))
 
     @property
@@ -75,12 +77,23 @@ class BulkSearch:
 
     def look(self, candidates: Ints) -> None:
         """Update the outcomes of some candidates."""
-        old, policy = self.state.columns.take(self.nodes[candidates]), self.policy[candidates]
+        old = self.state.columns.take(self.nodes[candidates])
+        x = self.now[:, self.position[candidates]] = self.values(self.which, old)
+        new, self.table[:, candidates] = self.outcomes(candidates, old, x)
+        self.after = self.after.apart(new.aliases)
+        self.after.put(candidates, new, slice(None))
+
+    def outcomes(self, candidates: Ints, old: Columns, x: Floats) -> tuple[Columns, Floats]:
+        """The figures with the instance, and the table, of candidates with figures and contributions."""
         new, codes = node_rules.add_primary(old, self.asked, 0, 0)
+        policy, y = self.policy[candidates], self.values(self.which, new)
         codes = np.where(policy != FITS, policy, codes)
-        x, y = (self.values(self.which, columns) for columns in (old, new))
-        self.now[:, self.position[candidates]] = x
-        self.table[:, candidates] = np.concatenate((codes[np.newaxis], y, y - x, y * y - x * x))
+        return new, np.concatenate((codes[np.newaxis], y, y - x, y * y - x * x))
+
+    def write(self, candidate: int) -> None:
+        """Write the figures of a candidate with the instance into the state."""
+        self.state.columns = self.state.columns.apart(self.after.aliases)
+        self.state.columns.put(self.nodes[candidate], self.after, candidate)
 
     def values(self, which: Sequence[int], columns: Columns) -> Floats:
         """The contributions of nodes to some components, a row for each."""
@@ -88,20 +101,6 @@ class BulkSearch:
         for each, component in zip(table, which, strict=True):
             each[:] = self.score_table.components[component].of(columns)
         return table
-
-    def settle(self, nodes: InstanceNodes) -> None:
-        """Carry out a placement but for the list of instances."""
-        (p, s), state, asked = nodes, self.state, self.asked
-        location = int(affinity.shared_locations(state, p, s)) if asked.mirrored else 0
-        after = [node_rules.add_primary(state.columns.take([p]), asked, 0, location)[0]]
-        if asked.mirrored:
-            old, kept = state.columns.take([s]), placements.class_peers(state, p, s)
-            after.append(node_rules.add_secondary(old, asked, state.peers[p, s], peers=kept)[0])
-            settling.reserve(state, asked, p, s)
-        for row, new in zip(nodes, after, strict=False):
-            state.columns = state.columns.apart(new.aliases)
-            state.columns.put(row, new)
-        self.look(np.searchsorted(self.nodes, nodes[: len(after)]))
 
     def tally(self, codes: Floats) -> dict[Fail, int]:
         """Count each reason."""

@@ -23,7 +23,7 @@ from ganeti_htools.engine.redundancy.assessment import Assessment
 from ganeti_htools.engine.redundancy.simulate import NewInstances
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.columns import NOWHERE, Columns
+from ganeti_htools.model.columns import NOWHERE, sorted_unique
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
@@ -111,16 +111,16 @@ def _one_by_one(
 def _next(search: OneNodeSearch, assessment: Assessment, number: int) -> list[InstanceNodes]:
     """The best places for ``number`` more instances, in turn, up to the first after which a loss is fatal."""
     places: list[InstanceNodes] = []
-    before: list[Columns] = []
+    before = search.state.columns
+    search.state.columns = before.map(np.copy)
     while number > 1 and len(places) < number and (best := search.best()) is not None:
         places.append(best)
-        before.append(search.state.columns.take([best.primary]))
         search.settle(best)
-    for nodes, figures in zip(reversed(places), reversed(before), strict=True):
-        search.put(nodes, figures)
+    primaries = [primary for primary, _ in places]
+    search.restore(before, sorted_unique(np.array(primaries, np.int64)))
     if not places:
         return []
-    return places[: assessment.survives_in_turn(search.asked, [primary for primary, _ in places])]
+    return places[: assessment.survives_in_turn(search.asked, primaries)]
 
 
 def _place(

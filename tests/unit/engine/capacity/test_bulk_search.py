@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ganeti_htools.engine.capacity.bulk_search import BulkSearch, InstanceNodes, parts
+from ganeti_htools.engine.capacity.bulk_one_node import OneNodeSearch
+from ganeti_htools.engine.capacity.bulk_search import InstanceNodes, parts
 from ganeti_htools.engine.rules.components import INDEX
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.model.cluster import Cluster, Group, Node
@@ -19,10 +20,10 @@ GROUP = Group("group1", "uuid-1")
 
 def search(
     *nodes: Node, candidates: tuple[int, ...] = (), groups: tuple[Group, ...] = (GROUP,)
-) -> BulkSearch:
+) -> OneNodeSearch:
     state = derive(Cluster(groups, nodes, ()))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return BulkSearch(state, state.requested_instance(NEW), np.array(candidates or range(len(nodes))))
+        return OneNodeSearch(state, state.requested_instance(NEW), np.array(candidates or range(len(nodes))))
 
 
 def test_policies_of_groups_refuse_their_nodes() -> None:
