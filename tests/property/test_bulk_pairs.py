@@ -34,6 +34,7 @@ def test_pairs_by_kind_have_the_scores_and_the_best_of_pairs_alone(
 ) -> None:
     rng = random.Random(seed)
     monkeypatch.setattr(bulk_pairs, "SPARE", rng.choice((0, 2, 64)))
+    monkeypatch.setattr(bulk_pairs, "BOUNDED", rng.choice((0, 0, 1 << 14)))
     nodes = rng.choice((3, 5, 12))
     state = any_state(rng, nodes=nodes, instances=rng.choice((0, 0, 2 * nodes)), groups=rng.choice((1, 1, 2)))
     asked = state.requested_instance(any_kind(rng, state, DiskTemplate.DRBD).instance(any_size(rng)))

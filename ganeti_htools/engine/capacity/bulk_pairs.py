@@ -1,6 +1,6 @@
 """Bulk allocation of mirrored instances: pairs of nodes within each group."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -18,6 +18,8 @@ from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
 APART = -1  # the code of a node with itself
+BOUNDED = 1 << 14  # where there are more kinds of pairs, bounds tell which ones to score
+ROUNDING = 1e-13  # of a variance, as a share of the squares that it comes from
 SPARE = 64  # rows and columns for kinds to come, besides as many as there are
 
 # The components that change with the locations that a pair shares, and how.
@@ -60,7 +62,7 @@ class PairSearch(BulkSearch):
 
     def best(self) -> InstanceNodes | None:
         """The best pair for the next instance, None without any."""
-        found = [block.best() for block in self._rated()]
+        found = [block.best() for block in self._rated(BOUNDED)]
         solutions = [solution for solution in found if solution is not None]
         if not solutions:
             return None
@@ -69,14 +71,14 @@ class PairSearch(BulkSearch):
 
     def scores(self) -> list[Floats]:
         """The scores of the pairs of each group, primaries by secondaries; infinite where they do not fit."""
-        return [block.of_pairs() for block in self._rated()]
+        return [block.of_pairs() for block in self._rated(np.inf)]
 
-    def _rated(self) -> "list[_GroupPairs]":
-        """The groups, whose pairs have been scored."""
+    def _rated(self, most: float) -> "list[_GroupPairs]":
+        """The groups, whose pairs have been scored; of more than ``most`` kinds those that may be best."""
         _, *now = Deviation.of(self.now, self.looked)
         before = Deviation(*(each[:, np.newaxis] for each in (self.sizes, *now)))
         for block in self.blocks:
-            block.rate(before)
+            block.rate(before, most)
         return self.blocks
 
     def settle(self, nodes: InstanceNodes) -> None:
@@ -149,7 +151,8 @@ class _GroupPairs:
 
     Nodes with one outcome as primary are a row, equal outcomes of secondaries a column. ``row`` has the row
     of each node as primary, ``column`` (secondaries by primaries) the column of each pair; column 0 is that
-    of a node with itself. ``number`` (rows by columns) counts the pairs of each kind.
+    of a node with itself. ``number`` (rows by columns) counts the pairs of each kind, ``used`` those of each
+    column.
     """
 
     def __init__(self, search: PairSearch, at: Ints) -> None:
@@ -169,6 +172,7 @@ class _GroupPairs:
         self._tabulate(1)
         self.number = np.zeros((height, width), np.int64)
         np.add.at(self.number, (self.row, self.column), 1)
+        self.used = self.number.sum(axis=0)
 
     def _kinds(self, positions: Ints) -> tuple[Ints, Ints]:
         """The rows of nodes, and their columns as secondaries of all others."""
@@ -207,6 +211,7 @@ class _GroupPairs:
         """Count the pairs of a node."""
         np.add.at(self.number[self.row[at]], self.column[:, at], sign)
         np.add.at(self.number, (self.row, self.column[at]), sign)
+        np.add.at(self.used, self.column[at], sign)
 
     def samples(self) -> Ints:
         """A candidate of each row, NOWHERE without any."""
@@ -223,29 +228,68 @@ class _GroupPairs:
         apart = self.number[rows, 1:]
         return np.asarray(np.repeat(codes[:, 1:].ravel(), apart.ravel()))
 
-    def rate(self, before: Deviation) -> None:
-        """Score the kinds of pairs that fit, given the present statistics."""
+    def rate(self, before: Deviation, most: float) -> None:
+        """Score the kinds of pairs that fit, given the present statistics; see :meth:`PairSearch._rated`."""
         search, samples = self.search, self.samples()
         rows = np.flatnonzero(samples != NOWHERE)
         rows = rows[search.codes[samples[rows]] == FITS]
-        there = self.number[rows] > 0
-        columns = np.flatnonzero((self.second.codes[0] == FITS) & there.any(axis=0))
-        there, primary, at = there[:, columns], search.primary, samples[rows]
+        columns = np.flatnonzero((self.second.codes[0] == FITS) & (self.used > 0))
+        primary, at = search.primary, samples[rows]
         _, sums, variances = before.after(primary.change[:, at], primary.squares[:, at])
         variances = np.fmax(variances, 0.0)  # 0 if it is no number, as with Ganeti's htools
-        secondary = [part[:, columns] for part in self.second[1:]]
-        self.rows, self.columns, self.fits = rows, columns, there
-        self.scores = self._scores(sums, variances, secondary, there)
+        if len(rows) * len(columns) > most:
+            some, others = self._promising(before, sums, variances, rows, columns)
+            rows, columns, sums, variances = rows[some], columns[others], sums[:, some], variances[:, some]
+        fits = self.number[rows[:, np.newaxis], columns] > 0
+        there = fits.any(axis=0)
+        self.rows, self.columns, self.fits = rows, columns[there], fits[:, there]
+        self.scores = self._scores(sums, variances, self.columns, self.fits)
 
-    def _scores(self, sums: Floats, variances: Floats, secondary: Sequence[Floats], fits: Bools) -> Floats:
+    def _promising(
+        self, before: Deviation, sums: Floats, variances: Floats, rows: Ints, columns: Ints
+    ) -> tuple[Bools, Bools]:
+        """Mark the rows and columns of kinds that may be the best, given the statistics with each primary.
+
+        With both nodes, a spread has the variance with the primary alone, plus a part of the secondary, less
+        2 a b / n^2: a and b are what each adds to the sum of the n values. The last part is small and has a
+        known range. The deviation is a concave function of the variance. So it is not below the chord over
+        the range of variances, which is linear: a part of the primary plus a part of the secondary.
+        """
+        some = list(self.search.spreads)
+        change, squares, counts = (part[:, columns] for part in self.second[1:])
+        n, total, first = before.number[some], before.sum[some], variances[some]
+        second = (squares - change * (2 * total + change) / n) / n
+        (least, most), (lower, higher) = (
+            (each.min(axis=1, keepdims=True), each.max(axis=1, keepdims=True)) for each in (first, second)
+        )
+        mixed = np.abs(sums[some] - total).max(axis=1) * np.abs(change).max(axis=1)
+        scale = (total / n) ** 2 + most + np.fmax(-lower, higher)
+        off = 2 * mixed[:, np.newaxis] / n**2 + ROUNDING * scale
+        low, high = np.fmax(least + lower - off, 0.0), most + higher + off
+        slopes = 1 / np.maximum(np.sqrt(low) + np.sqrt(high), 1e-300)  # finite for spreads that stay 0
+        first, second = np.sqrt(low) + slopes * (first - low - off), slopes * second
+        nothing = np.zeros((len(sums), 1))
+        primaries = self._weighted(first, np.sqrt(variances), sums, nothing)
+        secondaries = self._weighted(second, nothing, nothing, counts) - self._weighted(*4 * (nothing,))
+        best = np.argmin(primaries, keepdims=True)
+        fits = self.number[rows[best], columns][np.newaxis] > 0
+        limit = self._scores(sums[:, best], variances[:, best], columns, fits).min()
+        limit += 1e-9 * max(1.0, abs(limit))
+        return ~(primaries + secondaries.min() > limit), ~(secondaries + primaries.min() > limit)
+
+    def _scores(self, sums: Floats, variances: Floats, columns: Ints, fits: Bools) -> Floats:
         """The scores of kinds, given the statistics with each primary; infinite where they do not fit."""
-        change, squares, counts = (part[:, np.newaxis] for part in secondary)
-        scores, rows = np.empty(fits.shape), max(1, BLOCK // max(1, fits.shape[1]))
-        for start in range(0, len(fits), rows):
-            part, some = slice(start, start + rows), fits[start : start + rows]
+        change, squares, counts = (part[:, np.newaxis, columns] for part in self.second[1:])
+        some, (height, width) = list(self.search.spreads), fits.shape
+        sizes, scores = self.search.sizes[some, np.newaxis, np.newaxis], np.empty(fits.shape)
+        rows = max(1, BLOCK // max(1, width))
+        for start in range(0, height, rows):
+            part = slice(start, start + rows)
             first, spread = sums[:, part, np.newaxis], variances[:, part, np.newaxis]
-            values = self._components(first, spread, change, squares, counts)
-            scores[part] = np.where(some, weighted(self.search.weights, values, some.shape), np.inf)
+            both = Deviation(sizes, first[some], spread[some]).after(change, squares).variance
+            both = np.sqrt(np.fmax(both, 0.0, out=both), out=both)
+            values = self._weighted(both, np.sqrt(spread), first, counts)
+            scores[part] = np.where(fits[part], values, np.inf)
         return scores
 
     def of_pairs(self) -> Floats:
@@ -262,35 +306,34 @@ class _GroupPairs:
         # If it is no number, Ganeti's htools take the last primary, and its first secondary.
         unrated = bool(np.isnan(lowest))
         there = self.fits if unrated else self.fits & (self.scores == lowest)
-        good = np.zeros(self.number.shape, np.bool_)
-        good[self.rows[:, np.newaxis], self.columns] = there
-        for primary in np.flatnonzero(np.any(good, axis=1, keepdims=True)[self.row])[::-1].tolist():
-            secondaries = np.flatnonzero(good[self.row[primary], self.column[:, primary]])
+        at = np.full(len(self.number), NOWHERE)
+        at[self.rows[there.any(axis=1)]] = np.flatnonzero(there.any(axis=1))
+        for primary in np.flatnonzero(at[self.row] != NOWHERE)[::-1].tolist():
+            good = np.zeros(self.number.shape[1], np.bool_)
+            good[self.columns[there[at[self.row[primary]]]]] = True
+            secondaries = np.flatnonzero(good[self.column[:, primary]])
             if len(secondaries):
                 secondary = secondaries[0 if unrated else -1]
                 return float(lowest), InstanceNodes(int(self.nodes[primary]), int(self.nodes[secondary]))
         return None
 
-    def _components(
-        self, sums: Floats, variances: Floats, change: Floats, squares: Floats, counts: Floats
-    ) -> Iterator[Any]:
-        """The value of each component for kinds, given the statistics with each primary."""
+    def _weighted(self, both: Floats, one: Floats, sums: Floats, counts: Floats) -> Any:
+        """The weighted sum of all components.
+
+        ``both`` are spreads that both nodes change, ``one`` other spreads with the primary. ``sums`` are
+        counts with the primary, ``counts`` what the secondary adds.
+        """
         search = self.search
-        some = list(search.spreads)
-        sizes = search.sizes[some][:, np.newaxis, np.newaxis]
-        both = Deviation(sizes, sums[some], variances[some]).after(change, squares).variance
-        both = np.sqrt(np.fmax(both, 0.0, out=both), out=both)
-        one = np.sqrt(variances)
-        for which, (component, row) in enumerate(
-            zip(search.score_table.components, search.row_of, strict=True)
-        ):
-            aggregate = component.aggregate
-            if aggregate is SPREAD:
-                yield both[search.spreads[row]] if row in search.spreads else one[row]
-            elif aggregate is COUNT:
-                count = sums[row]
-                if row in search.counts:
-                    count = count + counts[search.counts[row]]
-                yield count
-            else:
-                yield search.steady[which]
+
+        def values() -> Iterator[Any]:
+            for row, steady, aggregate in zip(
+                search.row_of, search.steady, search.score_table.aggregates, strict=True
+            ):
+                if aggregate is SPREAD:
+                    yield both[search.spreads[row]] if row in search.spreads else one[row]
+                elif aggregate is COUNT:
+                    yield sums[row] + counts[search.counts[row]] if row in search.counts else sums[row]
+                else:
+                    yield steady
+
+        return weighted(search.weights, values(), np.broadcast_shapes(one.shape[1:], counts.shape[1:]))
