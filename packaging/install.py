@@ -20,7 +20,7 @@ TOP = Path(__file__).resolve().parents[1]
 CONFIG = configparser.ConfigParser()
 CONFIG.read(TOP / "setup.cfg")
 PREFIX = "/usr/local"  # in the unit and in the hook
-OWN = ("lib/htoolsd", "share/htoolsd")  # directories with nobody else's files
+OWN = ("lib/htoolsd", "share/doc/htoolsd", "share/htoolsd")  # directories with nobody else's files
 PYTHON_PATH, PROGRAM_PATH = "lib/htoolsd/python", "lib/htoolsd/bin"
 COMPLETIONS = "share/bash-completion/completions"
 CONFIGURATION = "etc/htoolsd.toml"

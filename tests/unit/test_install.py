@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -45,6 +46,13 @@ def test_installs_programs_that_run_below_any_directory(root: Path) -> None:
     assert run(executable, example, HTOOLSD_SOCKET=str(root / "none")) == decision
     assert f"=/{PREFIX}/bin/htoolsd " in (top / "lib/systemd/system/htoolsd.service").read_text()
     assert f":/{PREFIX}/bin/\n" in (top / "share/htoolsd/hooks/htoolsd-policies").read_text()
+
+
+def test_installed_documents_refer_to_each_other(root: Path) -> None:
+    pages = list((root / PREFIX / "share/doc/htoolsd").rglob("*.md"))
+    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)[)#]", page.read_text())]
+    assert len(links) > 40
+    assert [(page.name, link) for page, link in links if not (page.parent / link).exists()] == []
 
 
 def test_keeps_the_configuration(root: Path) -> None:
