@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ganeti_htools.cli.terminal.messages import say, warn
+from ganeti_htools.cli.terminal.messages import progress, say, warn
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.plans import view_of
 from ganeti_htools.commandline.sources import dynamic_load_of, source_of
@@ -28,7 +28,7 @@ def read_cluster(line: CommandLine) -> Reading:
     carried out.
     """
     wanted = source_of(line)
-    with during("failed to load data, aborting"):
+    with during("failed to load data, aborting"), progress("reading the cluster"):
         reading = read(wanted, warn, line.verbose > 1)
     say(inconsistency_warning(reading.inconsistencies))
     if reading.updating and line.exec:

@@ -81,7 +81,7 @@ def _make_room(line: CommandLine, state: State, request: Request, options: Place
     if not isinstance(request, Allocate):
         raise UsageError("--make-room: expected a request of type allocate")
     wishes = making_room.options_of(options, line.max_moves, line.max_copy)
-    with progress() as live:
+    with progress("making room") as live:
         found = making_room.find(state, request, wishes, live).describe()
     if line.json:
         print_json(found)

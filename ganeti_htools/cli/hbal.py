@@ -205,7 +205,7 @@ def _plan(before: Before, options: HbalOptions, answer: Callable[[], Any], tell:
     group = before.state, before.group, before.scope, options
     if found is not None:
         return planning.restore_group(*group, found["found"], on_move)
-    with progress() as live:
+    with progress(f"balancing {before.group}") as live:
         return planning.balance_group(*group, live, on_move)
 
 

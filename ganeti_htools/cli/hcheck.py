@@ -30,6 +30,7 @@ from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.model.inconsistencies import tag_faults
 from ganeti_htools.model.state import State
 from ganeti_htools.model.without_instances import emptied
+from ganeti_htools.model.wording import counted
 from ganeti_htools.planning import view
 from ganeti_htools.planning.repair.instance_faults import instance_faults
 
@@ -155,7 +156,7 @@ def _outlook(state: State, before: HealthFindings, line: CommandLine) -> Outlook
     from ganeti_htools.planning.groups import hregroup  # seldom needed
 
     options = hregroup.RegroupOptions(view=view_of(line), disk_moves=not line.no_disk_moves)
-    with progress() as tell:
+    with progress("looking for room in other groups") as tell:
         plan = hregroup.plan(state, options, tell)
     failed = dict(plan.outcome.failed)
     return {group.row: failed.get(group.row) for group in before.groups if not group.ill.good}
@@ -164,9 +165,9 @@ def _outlook(state: State, before: HealthFindings, line: CommandLine) -> Outlook
 def _balanced(state: State, row: int, movable: Bools, line: CommandLine) -> State:
     """The state with that group rebalanced as ``hbal(1)`` would."""
     state = state.copy()
-    with progress() as tell:
+    with progress(f"balancing {state.cluster.groups[row].name}") as tell:
         for number, step in enumerate(stepwise(state, state.group == row, balancing_of(line), movable), 1):
-            tell(f"group {state.cluster.groups[row].name}: {number} steps, score {fixed(step.score, 8)}")
+            tell(f"{counted(number, 'step')}, score {fixed(step.score, 8)}")
     return state
 
 
@@ -174,7 +175,8 @@ def _rules(state: State, line: CommandLine) -> int:
     """Report rules that no placement satisfies; 1 if there are some, 2 if some are undecided, else 0."""
     instances = state.cluster.instances
     options = replace(view_of(line), select_instances=(), exclude_instances=())
-    found = check_rules(view.state_of(emptied(state.cluster), options, asked=instances), instances)
+    with progress("checking rules"):
+        found = check_rules(view.state_of(emptied(state.cluster), options, asked=instances), instances)
     if line.json:
         print_json(contradictions.as_json(state, found), state.cluster)
     elif line.verbose >= 1:
@@ -194,7 +196,7 @@ def _what_if_lost(state: State, line: CommandLine, name: str) -> int:
     one = name != "any"
     nodes = [view.node(state, name)] if one else np.flatnonzero(~state.columns.offline).tolist()
     lost = []
-    with progress() as tell:
+    with progress("losing nodes") as tell:
         for node in nodes:
             lost.append(redundancy_health.lose(state, node))
             tell(f"{len(lost)} of {len(nodes)} nodes")

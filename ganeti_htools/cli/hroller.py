@@ -38,7 +38,7 @@ def run(line: CommandLine) -> None:
     colourings = graph.colourings()
     smallest = min(colourings.values(), key=len)
     maintenance = Maintenance(line.ignore_non_redundant, line.full_evacuation)
-    with progress() as tell:
+    with progress("grouping nodes") as tell:
         groups = rolling.reboot_groups(
             state,
             members,

@@ -147,14 +147,14 @@ def _allocated(
     mode: Mode, state: State, wish: RequestedSizes, scope: AllocationScope, limit: int | None
 ) -> Capacity:
     kind, sizes = wish
-    with progress() as tell:
+    with progress(f"{mode.name} allocation") as tell:
         placed = 0
 
         def count(_: int) -> None:
             nonlocal placed
             placed += 1
             if placed % 64 == 0:
-                tell(f"{mode.name} allocation: {placed} instances tried")
+                tell(f"{placed} instances tried")
 
         scope = replace(scope, progress=count)
         if mode is TIERED:

@@ -352,7 +352,7 @@ class _Search:
         Nodes that are ``shut`` are no new nodes.
         """
         alike = move.kind.takes_node and not (move.kind.mirrored and move.kind.to_primary)
-        self.progress(f"making room, {self.tries} moves tried")
+        self.progress(f"{self.tries} moves tried")
         self.tries += 1
         if not len(nodes := move.nodes):
             return

@@ -90,7 +90,7 @@ def _follow(options: Namespace, plan: Any = None) -> int:
 
     A ``plan`` that is given has been described.
     """
-    with progress() as live:
+    with progress(f"plan {options.plan}") as live:
         for change in follow(options.socket, options.plan):
             if not options.json:
                 lines = [

@@ -44,7 +44,8 @@ class ByDaemon:
             if name in LOCAL:
                 raise UsageError(f"--{name.replace('_', '-')} cannot be used where htoolsd makes the plan")
         wishes = {"tool": tool, "options": to_json(options), "generations": generations}
-        return calls.ask(self.path, "plan", wishes, patience=_PLANNING)
+        with messages.progress("waiting for the plan of htoolsd"):
+            return calls.ask(self.path, "plan", wishes, patience=_PLANNING)
 
     def carry_out(self, _tool: str, _plan: object, answer: Any, say: Say) -> Mapping[str, Any]:
         """Have htoolsd carry out the plan of its answer, and save the outcome (``-S``).
@@ -112,7 +113,7 @@ async def _follow(path: str, number: str, begin: Callable[[], None], say: Say) -
     last: plan_changes.PlanChange | None = None
     problem: HtoolsError | None = None
     heeded = trio.open_signal_receiver(signal.SIGINT) if streams.heeded(signal.SIGINT) else nullcontext()
-    with messages.progress() as live, heeded as signals:
+    with messages.progress(f"plan {number}") as live, heeded as signals:
         await trio.to_thread.run_sync(begin)
         async with open_nursery() as nursery:
             if signals is not None:

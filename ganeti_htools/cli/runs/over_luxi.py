@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import trio
@@ -49,7 +50,8 @@ class OverLuxi:
         Lines about the run go to ``say``. The plan is reviewed on clusters with the dynamic load that the
         options name. Raises HtoolsError if files cannot be written.
         """
-        line, check = self.line, plan.review(self.line.on_change, say, messages.progress)
+        line, planning = self.line, partial(messages.progress, "planning anew")
+        check = plan.review(line.on_change, say, planning)
         run = new_run(tool, plan.purpose, plan.jobs(), plan.options.execution)
 
         def check_loaded(cluster: Cluster, rest: Jobsets, made: int) -> Review:
@@ -176,7 +178,7 @@ async def _carry_out(
 
         cluster = None
         heeded = streams.heeded(signal.SIGINT, signal.SIGHUP)
-        with messages.progress() as live, trio.open_signal_receiver(signal.SIGTERM, *heeded) as signals:
+        with messages.progress("jobs") as live, trio.open_signal_receiver(signal.SIGTERM, *heeded) as signals:
             async with open_nursery() as nursery:
                 nursery.start_soon(_handle_signals, signals, stop, nursery.cancel_scope)
                 report = event_reporter(run, say, _warn, live)

@@ -57,7 +57,7 @@ def make(
     answer = of_daemon(line, tool.name, options, generations)
     if answer is not None:
         return tool.restore(state, options, answer["found"]), answer
-    with progress() as live:
+    with progress("planning") as live:
         return tool.plan(state, options, live), None
 
 

@@ -27,7 +27,7 @@ from ganeti_htools.planning.view import is_called
 
 def look(cluster: Cluster, options: RollOptions) -> Roll:
     """Find what is left of a roll. Raises HtoolsError."""
-    with progress() as live:
+    with progress("planning the roll") as live:
         return roll_of(cluster, options, live)
 
 

@@ -18,6 +18,7 @@ from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.moves import Move, NamedMove
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
+from ganeti_htools.model.wording import counted
 from ganeti_htools.planning import steps, view
 from ganeti_htools.planning.balancing.node_groups import select, worst_first
 from ganeti_htools.planning.balancing.patience import SearchSteps, SearchTime
@@ -366,7 +367,7 @@ def _moves(
         moves.append(names.move(step))
         progress("")
         on_move(moves[-1])
-        progress(f"{len(moves)} steps, score {fixed(step.score, 8)}")
+        progress(f"{counted(len(moves), 'step')}, score {fixed(step.score, 8)}")
     return moves
 
 

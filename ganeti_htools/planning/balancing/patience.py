@@ -4,6 +4,7 @@ import math
 import time
 
 from ganeti_htools.backends.haskell import fixed
+from ganeti_htools.model.wording import duration
 from ganeti_htools.planning.plan import Progress
 
 KEPT = 0.3  # the part of the time that is kept for plans, at most
@@ -13,11 +14,12 @@ class SearchSteps:
     """A search of so many steps. All its plans are made."""
 
     def __init__(self, steps: int, progress: Progress) -> None:
-        self.left, self.progress = steps, progress
+        self.left, self.steps, self.progress = steps, steps, progress
 
     def searches(self, score: float) -> bool:
         """Count a step."""
-        _show(self.progress, score)
+        done = f"{self.steps - self.left} of {self.steps} steps"
+        self.progress(f"searching, score {fixed(score, 8)}, {done}")
         self.left -= 1
         return self.left >= 0
 
@@ -40,7 +42,8 @@ class SearchTime:
 
     def searches(self, score: float) -> bool:
         """Whether there is time for a step, and for the plans afterwards."""
-        _show(self.progress, score)
+        left = duration(self.end - time.monotonic())
+        self.progress(f"searching for {left} more, score {fixed(score, 8)}")
         self._measure(planning=False)
         kept = self.number * self.plan + self.pause
         return self.asked + min(kept, KEPT * self.seconds) < self.end
@@ -59,7 +62,3 @@ class SearchTime:
         else:
             self.pause = max(self.pause, passed)
         self.asked, self.planning = now, planning
-
-
-def _show(progress: Progress, score: float) -> None:
-    progress(f"searching, score {fixed(score, 8)}")

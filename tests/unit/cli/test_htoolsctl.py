@@ -164,7 +164,7 @@ def test_shows_the_progress_of_a_plan_on_the_terminal(
     daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[str] = []
-    monkeypatch.setattr(plans, "progress", lambda: nullcontext(shown.append))
+    monkeypatch.setattr(plans, "progress", lambda _doing: nullcontext(shown.append))
     daemon(PlanChange(plan("running"), []), PlanChange(plan("done") | {"standing": ""}, []))
     assert run("plan", "be") == 0
     assert shown == ["", "jobset 1 of 2", "", ""]
