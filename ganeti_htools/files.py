@@ -5,6 +5,7 @@ import os
 import stat
 from contextlib import suppress
 
+from ganeti_htools import machine
 from ganeti_htools.model.errors import DataError, HtoolsError
 
 _PIECE = 1 << 20  # bytes that one call reads
@@ -65,7 +66,7 @@ def write_text(path: str, content: str) -> None:
     device is written to instead, since it must not be replaced.
     """
     target = os.path.realpath(path)
-    temporary = f"{target}.{os.urandom(4).hex()}.tmp"
+    temporary = f"{target}.{machine.random_bytes(4).hex()}.tmp"
     try:
         if os.path.exists(path) and not os.path.isfile(path):
             with open(path, "w", encoding="utf-8", newline="") as file:

@@ -2,12 +2,13 @@
 
 import os
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from ganeti_htools import machine
 
 _MARK = ".damaged-"
 _ENVIRONMENT = {  # codes of errors that say nothing about the content of the file
@@ -33,7 +34,7 @@ def set_aside(path: str) -> str:
 
     Raises OSError.
     """
-    copy = f"{path}{_MARK}{time.strftime('%Y%m%dT%H%M%S')}"
+    copy = f"{path}{_MARK}{machine.local_time('%Y%m%dT%H%M%S')}"
     os.replace(path, copy)
     with suppress(FileNotFoundError):  # SQLite would apply it to the next file of this name
         os.replace(f"{path}-wal", f"{copy}-wal")

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 from contextlib import suppress
 
-import trio
+from ganeti_htools import machine
 
 MAX_DESCRIPTORS = 253  # descriptors of a message (SCM_MAX_FD of Linux)
 _THREADS = 4  # of a user
@@ -30,7 +30,7 @@ def dispose(uid: int, descriptors: Iterable[int]) -> None:
         more = min(len(_waiting[uid]), _THREADS - _threads[uid])
         _threads[uid] += more
     for _ in range(more):
-        trio.lowlevel.start_thread_soon(lambda: _close_all(uid), lambda _: None)
+        machine.start_thread(lambda: _close_all(uid))
 
 
 def is_blocked(uid: int) -> bool:

@@ -1,6 +1,5 @@
 """The daemon's tasks, which go on after a defect."""
 
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -10,6 +9,7 @@ from typing import Any
 import structlog
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.model.errors import on_one_line
 
 _log = structlog.get_logger()
@@ -42,7 +42,7 @@ def note_defect(task: str, defect: Exception) -> None:
     """Log and count a defect of a task."""
     before = _found.get(task)
     text = on_one_line(f"{type(defect).__name__}: {defect}")
-    _found[task] = Defects(task, before.count + 1 if before else 1, text, time.time())
+    _found[task] = Defects(task, before.count + 1 if before else 1, text, machine.now())
     _log.error("task failed", task=task, exc_info=defect)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.client.protocol import Refusal, RefusalError
 
 ROW_BYTES = 500  # of an object in an answer, about
@@ -28,7 +29,7 @@ async def run_by_size(size: int, work: Callable[[], Result], abandon: bool = Fal
 
     With ``abandon``, a cancelled caller does not wait for the thread.
     """
-    return await trio.to_thread.run_sync(work, abandon_on_cancel=abandon) if size > _THREAD_BYTES else work()
+    return await machine.run_sync(work, abandon_on_cancel=abandon) if size > _THREAD_BYTES else work()
 
 
 def after_thread(thread: trio.CapacityLimiter, then: Callable[[], None]) -> None:
@@ -55,7 +56,7 @@ async def effect(work: Callable[..., Result], *args: Any, abandon: bool = False)
     except LookupError:
         limiter = trio.CapacityLimiter(_EFFECTS)
         _effects.set(limiter)
-    return await trio.to_thread.run_sync(work, *args, abandon_on_cancel=abandon, limiter=limiter)
+    return await machine.run_sync(work, *args, abandon_on_cancel=abandon, limiter=limiter)
 
 
 class Replacements:
@@ -66,7 +67,7 @@ class Replacements:
 
     async def do(self, work: Callable[..., Result], *args: Any) -> Result:
         """Return the result of a change, made in a thread."""
-        return await trio.to_thread.run_sync(work, *args, abandon_on_cancel=True, limiter=self._thread)
+        return await machine.run_sync(work, *args, abandon_on_cancel=True, limiter=self._thread)
 
 
 class Occupied(Protocol):
@@ -102,7 +103,7 @@ class Computations:
             try:
                 async with self._queue:
                     await self._idle()
-                    return await trio.to_thread.run_sync(
+                    return await machine.run_sync(
                         work, self._pause, abandon_on_cancel=True, limiter=self._thread
                     )
             finally:
@@ -116,5 +117,5 @@ class Computations:
             await self._decisions.idle()
 
     def _pause(self, _news: str) -> None:
-        trio.from_thread.check_cancelled()
-        trio.from_thread.run(self._idle)
+        machine.check_cancelled()
+        machine.run_in_loop(self._idle)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.execution import node_daemons
 from ganeti_htools.execution.events import Changed, OnEvent
 from ganeti_htools.execution.jobs import Job
@@ -172,7 +173,7 @@ async def _review_now(
             await queue.persistently(lambda: node_daemons.expect(queue.ganeti, awaited, answers))
         failing = Ending.LOST
         cluster = await queue.persistently(read)
-        return await trio.to_thread.run_sync(check, cluster, run.rest, run.moved, abandon_on_cancel=True)
+        return await machine.run_sync(check, cluster, run.rest, run.moved, abandon_on_cancel=True)
     except GivenUpError as error:
         return failing, str(error)
     except HtoolsError as error:

@@ -6,8 +6,8 @@ The messages are those of Ganeti's harep.
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from uuid import uuid4
 
+from ganeti_htools import machine
 from ganeti_htools.engine.repair.records import Outcome, Repair, RepairType
 from ganeti_htools.engine.repair.states import Condition, RepairState
 from ganeti_htools.luxi import job_queries, jobs, opcodes
@@ -53,7 +53,7 @@ class Repairs:
 
     async def refuse(self, instance: str, state: RepairState, kind: RepairType) -> RepairState:
         """Record that a repair is not allowed. Raises HtoolsError."""
-        repair = Repair(kind, str(uuid4()), self._now(), outcome=Outcome.NOT_ALLOWED)
+        repair = Repair(kind, machine.new_uuid(), self._now(), outcome=Outcome.NOT_ALLOWED)
         return await self._record(instance, state.then(Condition.DISALLOWED, repair))
 
     async def begin(
@@ -73,7 +73,7 @@ class Repairs:
         else:
             numbers = (await self._submit(work),)
         return await self._record(
-            instance, state.then(Condition.PENDING, Repair(kind, str(uuid4()), time, numbers))
+            instance, state.then(Condition.PENDING, Repair(kind, machine.new_uuid(), time, numbers))
         )
 
     async def _record(self, instance: str, state: RepairState) -> RepairState:

@@ -3,13 +3,13 @@
 Ganeti answers a few queries by jobs only. Such a job waits for locks and holds them, like any other.
 """
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.luxi import job_queries
 from ganeti_htools.luxi.client import LuxiClient, LuxiError
 from ganeti_htools.luxi.job_queries import JobStatus
@@ -25,7 +25,7 @@ async def results_of(ganeti: LuxiClient, opcodes: Sequence[Opcode], about: str, 
 
     ``about`` is part of the job's comment.
     """
-    run, priority = f"{time.time_ns():x}", PRIORITIES["low"]
+    run, priority = f"{machine.now_ns():x}", PRIORITIES["low"]
     signature = Signature("htoolsd", "asks for storage", f"asks for {about}", run, priority)
     return await run_job(ganeti, opcodes, signature, seconds)
 
@@ -39,7 +39,7 @@ async def run_job(
     case, and when the caller is cancelled, the job is cancelled unless it already runs.
     """
     purpose = signature.purpose
-    [number] = await job_queries.submit(ganeti, [signature.sign(opcodes, "1", time.time_ns())])
+    [number] = await job_queries.submit(ganeti, [signature.sign(opcodes, "1", machine.now_ns())])
     if isinstance(number, str):
         raise LuxiError(f"Ganeti does not take a job that {purpose}: {number}")
     ended = False

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
+from ganeti_htools import machine
 from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.review import Check, Review, Say
 from ganeti_htools.model.cluster import Cluster
@@ -211,7 +212,6 @@ class Tool(Generic[O, P]):
 
 def new_run(tool: str, purpose: str, jobs: Jobsets, execution: Execution) -> "Run":
     """Make a run, not begun yet, of a tool's jobs."""
-    import uuid
 
     from ganeti_htools.execution.run import Run
     from ganeti_htools.luxi.opcodes import PRIORITIES, Signature
@@ -222,7 +222,7 @@ def new_run(tool: str, purpose: str, jobs: Jobsets, execution: Execution) -> "Ru
         source=tool,
         reason=execution.reason if execution.reason is not None else f"{called} called",
         purpose=f"{purpose} via {called}",
-        run=uuid.uuid4().hex[:12],
+        run=machine.random_bytes(6).hex(),
         priority=PRIORITIES[execution.priority or "normal"],
     )
     return Run(signature, jobs)

@@ -6,7 +6,6 @@ other.
 """
 
 import re
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -14,6 +13,7 @@ from typing import Any
 
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.errors import DataError
@@ -101,7 +101,7 @@ class JobBehaviour:
 
 def timestamp() -> Stamp:
     """Return the present time as Ganeti writes it."""
-    microseconds = time.time_ns() // 1000
+    microseconds = machine.now_ns() // 1000
     return microseconds // 10**6, microseconds % 10**6
 
 

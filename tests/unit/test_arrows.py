@@ -22,6 +22,7 @@ _LIBRARY = (
 # The packages that each package may import besides itself; the lowest packages come first. Names are below
 # ganeti_htools unless they begin with htoolsd. A name includes everything below it, and may name one module.
 MAY_IMPORT = {
+    "machine": "",
     "model": "",
     "version": "",
     "nursery": "",
@@ -126,8 +127,9 @@ def package_of(module: str) -> str:
 
 
 def allowed(package: str) -> set[str]:
-    """The table entries that a package may import."""
-    named = MAY_IMPORT[package].split()
+    """The table entries that a package may import; all that are not pure may use the machine."""
+    pure = package == "machine" or package.split(".")[0] in ("model", "engine", "backends", "pages")
+    named = MAY_IMPORT[package].split() + ["machine"] * (not pure)
     below = tuple(f"{name}." for name in named)
     return {other for other in MAY_IMPORT if other in named or other.startswith(below)} - {package}
 

@@ -1,7 +1,6 @@
 """The method ``decide``: one decision at a time, so that the cache needs no lock. A thread computes."""
 
 import gc
-import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -12,6 +11,7 @@ from typing import Annotated, Protocol, TypeVar
 import structlog
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.deciding.decision import Cache, KnownCluster, Response, TooLargeError, respond, with_note
 from ganeti_htools.model.errors import HtoolsError, inconsistency_warning, printable, untraced
@@ -191,7 +191,7 @@ class Decisions:
             return {**asdict(relay), "ages": ages, "ranking": []}
         self._events.publish(
             Decided(
-                time.time(),
+                machine.now(),
                 outcome.summary,
                 outcome.ranking,
                 took,
@@ -232,7 +232,7 @@ class Decisions:
         """Decide with all promises; repeat the decision if another client claimed the resources first."""
 
         async def run(work: Callable[..., Result], *args: object) -> Result:
-            return await trio.to_thread.run_sync(work, *args, abandon_on_cancel=True, limiter=thread)
+            return await machine.run_sync(work, *args, abandon_on_cancel=True, limiter=thread)
 
         data = await run(read_request, source, self._settings.now.request_mib << 20)
         cache, claims, until = self._cache, self._claims, inf

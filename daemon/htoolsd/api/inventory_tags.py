@@ -1,8 +1,8 @@
 """Inventories written to tags of Ganeti, so that they reach the next master and every other program."""
 
-import time
 from collections.abc import Callable, Sequence
 
+from ganeti_htools import machine
 from ganeti_htools.backends.inventory_tags import tag_of, tags_about
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.luxi import opcodes, questions
@@ -38,7 +38,7 @@ class InventoryTags:
             raise RefusalError(Refusal.ARGUMENTS, str(error)) from None
         if work:
             purpose = f"sets the inventory of {resource_class} of {owner}"
-            signature = Signature("htoolsd", "inventory set", purpose, f"{time.time_ns():x}")
+            signature = Signature("htoolsd", "inventory set", purpose, f"{machine.now_ns():x}")
             try:
                 async with self._sync.client() as ganeti:
                     await questions.run_job(ganeti, work, signature, _PATIENCE)

@@ -4,13 +4,13 @@ Answers have generations. A call that changes something may name them, and is re
 (Placement's 409) if they have changed.
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.errors import first_names
 from ganeti_htools.model.inventory import Inventory
@@ -189,7 +189,7 @@ class LedgerMethods:
     ) -> object:
         cluster, expires = self._sync.cluster_name, None
         if seconds is not None:
-            expires = time.time() + seconds
+            expires = machine.now() + seconds
             self._worker.ends.note(expires, seconds, trio.current_time())
 
         def work(ledger: "Ledger") -> list[dict[str, object]]:

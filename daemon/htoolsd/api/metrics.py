@@ -6,6 +6,7 @@ from typing import Annotated
 import structlog
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.model.errors import HtoolsError
 from htoolsd.api.status import StatusMethods
 from htoolsd.metrics import exporter
@@ -58,7 +59,7 @@ class MetricsMethods:
                 text += render(EXPORTER_METRICS, exporter.document(model, jobs, status, scrapes))
             return text
 
-        text = await trio.to_thread.run_sync(work)
+        text = await machine.run_sync(work)
         if exporter_names:
             self._scrapes.add(trio.current_time() - began)
         return text

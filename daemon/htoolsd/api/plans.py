@@ -7,6 +7,7 @@ from typing import Annotated, Any, cast, get_args
 import orjson
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.client.plan_changes import LONGEST
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.execution.record import record
@@ -111,11 +112,11 @@ class PlanMethods:
         assert by is not None
         try:
             async with turn.taken(tool, by, self._server.caller_may(Role.ACT)) as thread:
-                return await trio.to_thread.run_sync(
+                return await machine.run_sync(
                     TOOLS[tool].propose,
                     cluster,
                     options,
-                    lambda _text: trio.from_thread.check_cancelled(),
+                    lambda _text: machine.check_cancelled(),
                     abandon_on_cancel=True,
                     limiter=thread,
                 )

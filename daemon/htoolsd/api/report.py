@@ -3,10 +3,9 @@
 The helper draws it when somebody asks, and it is kept for a while.
 """
 
-import time
-
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.errors import HtoolsError
 from htoolsd.api.status import StatusMethods
@@ -63,7 +62,7 @@ class ReportMethods:
             return "", "the cluster is not known yet"
         with trio.move_on_after(_DRAW_SECONDS):
             attention = (await self._status.report())["attention"]
-            query = HistoryQuery(since=time.time() - DAYS * 86400, most=_ENTRIES)
+            query = HistoryQuery(since=machine.now() - DAYS * 86400, most=_ENTRIES)
             facts = self._sync.cluster_name or "", attention, await self._history.find(query), DAYS
             page, limit, error = await run_helper(
                 "htoolsd.helper.page", _CPU_SECONDS, _DRAW_SECONDS, cluster, *facts

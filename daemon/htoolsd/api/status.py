@@ -1,7 +1,6 @@
 """The method ``status``: the daemon's report about itself."""
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -10,6 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.planning.groups.health import group_health
 from ganeti_htools.planning.maintenance.status import nodes_in_maintenance, rolls
@@ -95,7 +95,7 @@ class StatusMethods:
         self._set_aside: list[str] = []
         self._health = HealthCache(following.sync)
         self._build, self._paths = build(), hidden_programs()
-        self._started, self._clock = time.time(), time.monotonic()
+        self._started, self._clock = machine.now(), machine.steady()
 
     @method(
         "Shows the state of the daemon, counts of its work since its start, and what needs attention: worst"
@@ -119,7 +119,7 @@ class StatusMethods:
             "build": self._build,
             "pid": os.getpid(),
             "started": self._started,
-            "uptime_s": round(time.monotonic() - self._clock, 3),
+            "uptime_s": round(machine.steady() - self._clock, 3),
             "socket": socket,
             "connections": deciding.server.connections,
             "luxi": asdict(sync.luxi),
@@ -143,7 +143,7 @@ class StatusMethods:
             "set_aside": await self._files_set_aside(),
             "memory_mib": resident_mib(),
         }
-        found = attention(status, health.watched, plans.all, time.time())
+        found = attention(status, health.watched, plans.all, machine.now())
         lines = [each._replace(command=typed(each.command, self._paths)) for each in found]
         return {"attention": [each.to_json() for each in lines], **status}
 

@@ -12,7 +12,6 @@ A claim that could not be written in time is written later, and marked if it exc
 is done, no decision waits for the ledger.
 """
 
-import time
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from math import inf
 import structlog
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.deciding.decision import Response
 from ganeti_htools.deciding.promises import Promise
 from ganeti_htools.model.errors import DataError
@@ -280,7 +280,7 @@ class ClaimWriter:
         found, now = await self._entries.read(cluster), trio.current_time()
         self._restored = True
         for name, consumer in found.items():  # claims of this daemon, which may have ended, are known
-            seconds = max((consumer.expires or 0.0) - time.time(), _GRACE)
+            seconds = max((consumer.expires or 0.0) - machine.now(), _GRACE)
             try:
                 self.claims.restore(from_json(consumer.promised or "", now + seconds, now))
             except DataError as error:  # the next round releases it
@@ -293,5 +293,5 @@ class ClaimWriter:
 
     def _wanted(self, synced: SyncedState, names: Collection[str]) -> dict[str, LedgerEntry]:
         """Return the entries of the claims on instances, as they should be."""
-        living, epoch = self.claims.living, time.time() - trio.current_time()
+        living, epoch = self.claims.living, machine.now() - trio.current_time()
         return {name: ledger_entry(living[name], synced, epoch + living[name].expires) for name in names}

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import on_one_line
 from htoolsd.helper.program import encode
@@ -27,9 +28,9 @@ async def run_helper(module: str, cpu: float, longest: float, cluster: Cluster, 
     It takes at most ``cpu`` seconds of CPU time, and ``longest`` seconds. Its process ends with the caller.
     """
     with trio.move_on_after(longest):
-        done = await trio.run_process(
+        done = await machine.run_process(
             [sys.executable, "-P", "-m", "htoolsd.helper.program", module, str(cpu)],
-            stdin=await trio.to_thread.run_sync(encode, cluster, *more),
+            stdin=await machine.run_sync(encode, cluster, *more),
             capture_stdout=True,
             capture_stderr=True,
             check=False,

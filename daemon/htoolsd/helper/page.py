@@ -1,9 +1,9 @@
 """The page about the cluster, work of the helper."""
 
 import sys
-import time
 from typing import Any
 
+from ganeti_htools import machine
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.pages.page import daemon_page
 from ganeti_htools.planning import view
@@ -15,6 +15,6 @@ def work(
 ) -> None:
     """Print the page about a cluster, with the lines that need attention and the history of some days."""
     state = view.state_of(cluster, View())
-    now = time.strftime("%Y-%m-%d %H:%M %z")
+    now = machine.local_time("%Y-%m-%d %H:%M %z")
     page = daemon_page(f"Cluster {name}", now, state, attention, history, days)
     sys.stdout.buffer.write(page.encode())

@@ -5,7 +5,6 @@ memory, as many as fit.
 """
 
 import os
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 import structlog
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.model.errors import HtoolsError
 from htoolsd.config.settings import Settings
 from htoolsd.damaged_files import DATABASE_ERRORS
@@ -100,10 +100,10 @@ class History:
                 if self._batch is not batch:  # the thread of another caller, which may have left, wrote it
                     return True
                 database.add(batch)
-                now = time.monotonic()
+                now = machine.steady()
                 if now >= self._forgotten + _FORGET_EVERY:
                     kept = self._settings.now
-                    database.forget(time.time() - kept.history_days * _DAY, kept.history_mib << 20)
+                    database.forget(machine.now() - kept.history_days * _DAY, kept.history_mib << 20)
                     self._forgotten = now
                 self._batch = ()
                 return True
@@ -132,7 +132,7 @@ class History:
                 return work(self._database)
 
         try:
-            result = await trio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=self._turn)
+            result = await machine.run_sync(run, abandon_on_cancel=True, limiter=self._turn)
         except (*DATABASE_ERRORS, OSError, HtoolsError) as error:
             if self._error is None:
                 _log.error("history cannot be written; it is kept in memory", error=str(error))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ganeti_htools import machine
 from ganeti_htools.commandline.instances import requested_instances
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.engine.balancing.balance import rebalance, score_of
@@ -34,7 +35,8 @@ def figures(cluster: Cluster) -> Iterator[tuple[str, str, float]]:
     """Yield figures of node groups: the group's name, the name of the figure, its value."""
     whole = view.state_of(cluster, View())
     rows = list(groups(whole))
-    random.shuffle(rows)  # where the time is too short, it must not always be too short for the same groups
+    # Where the time is too short, it must not always be too short for the same groups.
+    random.Random(machine.random_bytes(8)).shuffle(rows)
     alone = {cluster.groups[row].name: _group_state(whole, row) for row in rows}
     for name, state in alone.items():
         try:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.model.errors import on_one_line
 from ganeti_htools.nursery import open_nursery
 from htoolsd.config.notify import NotifySettings
@@ -48,7 +49,7 @@ async def _run(program: str, message: bytes, patience: float) -> Delivery:
     """
     printed = bytearray()
     try:
-        process = await trio.lowlevel.open_process(
+        process = await machine.open_process(
             [program], stdin=PIPE, stdout=DEVNULL, stderr=PIPE, start_new_session=True, cwd="/"
         )
     except OSError as error:

@@ -9,7 +9,6 @@ after a program that failed at its end.
 """
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from math import inf
@@ -19,6 +18,7 @@ import orjson
 import structlog
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.files import read_regular_file, write_text
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.nursery import open_nursery
@@ -59,7 +59,7 @@ class Notifier:
         outbox: Outbox,
         status: StatusReporter,
         sync: Sync,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = machine.now,
     ) -> None:
         self._path = path
         self._outbox = outbox

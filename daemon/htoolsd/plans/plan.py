@@ -1,7 +1,6 @@
 """One plan and its progress: in memory, as JSON for clients, and on disk."""
 
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any, NotRequired, TypedDict
 import orjson
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.execution.execute import Over
 from ganeti_htools.execution.record import (
     Count,
@@ -222,7 +222,7 @@ def new_plan(
         "tool": tool,
         "options": to_json(options),
         "groups": list(proposal.groups),
-        "made": time.time(),
+        "made": machine.now(),
         "by": dict(by),
         "generations": generations,
         "score": proposal.score,

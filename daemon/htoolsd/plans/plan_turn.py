@@ -1,6 +1,5 @@
 """Turns of plans that are made: one at a time. Callers who may act go before others."""
 
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from typing import Any
 
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.plans.plan import Caller
 from htoolsd.threads import after_thread
@@ -24,7 +24,7 @@ class PlanAttempt:
     tool: str
     by: Caller
     may_act: bool
-    since: float = field(default_factory=time.time)
+    since: float = field(default_factory=machine.now)
     begun: trio.Event = field(default_factory=trio.Event)
     thread: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(1))
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)

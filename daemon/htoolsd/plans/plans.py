@@ -8,7 +8,6 @@ interrupted when its node stops being the master: the next master's daemon repor
 
 import math
 import os
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,6 +17,7 @@ from typing import Any
 import structlog
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.execution.events import Event, News, OnEvent, Submitting
 from ganeti_htools.execution.execute import execute
@@ -112,7 +112,7 @@ class Plans:
                     plan.scope.cancel()
 
     def _publish(self, plan: Plan) -> None:
-        self._events.publish(PlanChanged(time.time(), plan.to_json(), plan))
+        self._events.publish(PlanChanged(machine.now(), plan.to_json(), plan))
 
     async def add(self, plan: Plan) -> None:
         """Add a new plan and record it."""
@@ -125,7 +125,7 @@ class Plans:
     async def adopt(self, plan: Plan) -> None:
         """Add a plan of another daemon, and follow its jobs to their end. One under way was interrupted."""
         if plan.state.going:
-            plan.end(time.time())
+            plan.end(machine.now())
         known, self._plans[plan.id] = self._plans.get(plan.id), plan
         if plan.state is PlanState.INTERRUPTED and (known is None or known.ended is None):
             self._publish(plan)
@@ -206,7 +206,7 @@ class Plans:
                 continue
             self._plans[plan.id] = plan
             if plan.state.going:
-                plan.end(time.time())
+                plan.end(machine.now())
                 self._publish(plan)
                 _log.warning("plan was interrupted", plan=plan.id)
                 await self._try_to_record(plan)
@@ -224,7 +224,7 @@ class Plans:
             raise RefusalError(Refusal.CLUSTER, why)
         if plan.state is not PlanState.PLANNED or plan.review is None:
             raise RefusalError(Refusal.PLAN, f"plan {plan.id} is already {plan.state}")
-        if plan.has_expired(time.time()):
+        if plan.has_expired(machine.now()):
             raise RefusalError(Refusal.PLAN, f"plan {plan.id} has expired; make a new one")
         if not wait_for_nodes and (why := self.silence(plan)) is not None:
             raise RefusalError(Refusal.CLUSTER, why)
@@ -240,7 +240,7 @@ class Plans:
             plan.run.signature = replace(
                 plan.run.signature, plan=plan_entry(continues=plan.facts.get("continues") or "")
             )
-        plan.begin(time.time(), by)
+        plan.begin(machine.now(), by)
         why = f"no answer from the disk within {_SHIELDED_SECONDS:g} s"
         with trio.move_on_after(_SHIELDED_SECONDS, shield=True):
             try:
@@ -277,7 +277,7 @@ class Plans:
                 async with self._sync.client() as ganeti:
                     tell = self._teller(plan)
                     await execute(
-                        run, ganeti, read, check, tell, plan.stop, time.time_ns, claim=claim, over=plan.over
+                        run, ganeti, read, check, tell, plan.stop, machine.now_ns, claim=claim, over=plan.over
                     )
         except NotRecordedError as error:
             run.take_back([task for task in run.current if task.number is None])
@@ -288,7 +288,7 @@ class Plans:
             _log.exception("plan failed", plan=plan.id)
             run.ending, run.reason = Ending.LOST, f"{type(error).__name__}: {error}"
         finally:
-            plan.end(time.time())
+            plan.end(machine.now())
             self._publish(plan)
             with trio.move_on_after(_SHIELDED_SECONDS, shield=True):
                 await self._try_to_record(plan)
@@ -430,7 +430,7 @@ class Plans:
         """Remove all but the newest ended plans, and plans that nobody executed: expired ones, too many."""
         planned = [plan for plan in self._plans.values() if plan.state is PlanState.PLANNED]
         ended = [plan for plan in self._plans.values() if plan not in planned and not plan.state.going]
-        now = time.time()
+        now = machine.now()
         expired = [plan for plan in planned[-MAX_PLANS:] if plan.has_expired(now)]
         await self._remove([*planned[:-MAX_PLANS], *expired, *ended[:-MAX_PLANS]])
 

@@ -7,7 +7,6 @@ takes of the budgets is on disk before the plan begins (:mod:`htoolsd.policies.m
 """
 
 import os
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
@@ -20,6 +19,7 @@ from typing import Any
 import structlog
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.client.protocol import RefusalError
 from ganeti_htools.execution.run import Ending
 from ganeti_htools.luxi import job_queries, queries
@@ -89,7 +89,7 @@ class Policies:
 
     def now(self) -> float:
         """Return the time, in seconds of the epoch."""
-        return time.time()
+        return machine.now()
 
     @property
     def _settings(self) -> Mapping[str, PolicySettings]:

@@ -6,8 +6,8 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 
 import structlog
@@ -54,12 +54,6 @@ def main(argv: Sequence[str] | None = None, signs: Sequence[socket.socket] = ())
     path, stay, check = options.pop("config"), options.pop("stay"), options.pop("check_config")
     descriptor = options.pop("socket_fd")
 
-    def read_config() -> Config:
-        config = load(path, options)
-        if exposes_password(path, config):
-            _log.warning("configuration with a password can be read by all users", path=path)
-        return config
-
     if check:
         with check_config.daemon_user(path, options):
             errors, warnings = check_config.check(path, options)
@@ -68,30 +62,50 @@ def main(argv: Sequence[str] | None = None, signs: Sequence[socket.socket] = ())
         if not errors:
             print(f"{path or 'no configuration file'}: no errors")
         return 1 if errors else 0
-    try:
-        config = read_config()
-        ssconf = this_node(config.ssconf_dir)
-        if not stay and ssconf.is_other_node_master():
-            print_error(f"not the master node; that is {ssconf.master()}")
-            return _EXIT_NOT_MASTER
-        lock(config.state_dir)  # held until the process ends
-        listener = first_socket(config.socket, config.group, descriptor)
-        fallback_counter.provide(config.socket, config.group)
-    except HtoolsError as err:
-        print_error(str(err))
-        return 1
-    # The event loop waits so many seconds for the GIL while a thread computes, about ten times per answer.
-    sys.setswitchinterval(0.0005)
-    share_arenas()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, _DESCRIPTORS)), hard))
-    gc.freeze()  # a full collection stops all threads, so it skips what was imported
-    acceptor = Acceptor(listener, partial(new_socket, config.socket, config.group))
-    try:
-        trio.run(_run, Settings(config), read_config, ssconf, acceptor, ReloadStatus(path), signs)
-    finally:
-        acceptor.close()
+    with ExitStack() as stack:
+        try:
+            run = stack.enter_context(prepared(path, options, stay, descriptor))
+        except HtoolsError as err:
+            print_error(str(err))
+            return _EXIT_NOT_MASTER if isinstance(err, NotMasterError) else 1
+        # The event loop waits so many seconds for the GIL while a thread computes, ten times per answer.
+        sys.setswitchinterval(0.0005)
+        share_arenas()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, _DESCRIPTORS)), hard))
+        gc.freeze()  # a full collection stops all threads, so it skips what was imported
+        trio.run(run, signs)
     return 0
+
+
+class NotMasterError(HtoolsError):
+    """The daemon runs on the master only, and this is another node."""
+
+
+@contextmanager
+def prepared(
+    path: str | None, options: dict[str, str | None], stay: bool = False, descriptor: int | None = None
+) -> Iterator[Callable[[Sequence[socket.socket]], Awaitable[None]]]:
+    """Take the state directory and the socket; return what runs the daemon. Raises HtoolsError.
+
+    ``path`` and ``options`` are as in :func:`htoolsd.config.config.load`.
+    """
+
+    def read_config() -> Config:
+        config = load(path, options)
+        if exposes_password(path, config):
+            _log.warning("configuration with a password can be read by all users", path=path)
+        return config
+
+    config = read_config()
+    ssconf = this_node(config.ssconf_dir)
+    if not stay and ssconf.is_other_node_master():
+        raise NotMasterError(f"not the master node; that is {ssconf.master()}")
+    lock(config.state_dir)  # held until the process ends
+    listener = first_socket(config.socket, config.group, descriptor)
+    fallback_counter.provide(config.socket, config.group)
+    with closing(Acceptor(listener, partial(new_socket, config.socket, config.group))) as acceptor:
+        yield partial(_run, Settings(config), read_config, ssconf, acceptor, ReloadStatus(path))
 
 
 async def _run(

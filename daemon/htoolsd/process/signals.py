@@ -1,13 +1,12 @@
 """Signals: SIGHUP reloads the configuration, SIGTERM and SIGINT stop the daemon."""
 
 import signal
-import time
 from collections.abc import Callable
 
 import structlog
 import trio
 
-from ganeti_htools import streams
+from ganeti_htools import machine, streams
 from ganeti_htools.model.errors import HtoolsError
 from htoolsd.api.parts import ReloadStatus
 from htoolsd.config.config import Config, reloaded
@@ -45,7 +44,7 @@ def reloader(
     """Return a function that reads the configuration anew; an error changes nothing. ``status`` follows."""
 
     def reload() -> None:
-        notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        notify("RELOADING=1", f"MONOTONIC_USEC={int(machine.steady() * 1e6)}")
         try:
             config, status.waiting = reloaded(settings.now, read())
             settings.change(config)

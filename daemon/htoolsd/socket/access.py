@@ -6,6 +6,7 @@ from math import inf
 import structlog
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.config.settings import Settings
 from htoolsd.socket.peer import Credentials
@@ -45,7 +46,7 @@ class Access:
 
     async def _resolve(self) -> None:
         self._changed, settings = self._settings.changed, self._settings.now.roles
-        self.roles, unknown = await trio.to_thread.run_sync(
+        self.roles, unknown = await machine.run_sync(
             resolve, settings, self._own, abandon_on_cancel=True, limiter=self._thread
         )
         if unknown and unknown != self._unknown:

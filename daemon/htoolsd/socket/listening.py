@@ -5,12 +5,12 @@ import fcntl
 import grp
 import os
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ganeti_htools import machine
 from ganeti_htools.client.protocol import SIGN_OF_LIFE
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.sockets import NamedSocket, bind, identity, listener
@@ -126,11 +126,11 @@ def _locked_name(path: str, patience: float) -> Iterator[None]:
     """
     descriptor = _open_lock(path)
     try:
-        end = time.monotonic() + patience
+        end = machine.steady() + patience
         while not locked(descriptor):
-            if time.monotonic() >= end:
+            if machine.steady() >= end:
                 raise StartError(f"{path}: another htoolsd is about to listen there")
-            time.sleep(0.005)
+            machine.sleep(0.005)
         yield
     finally:
         os.close(descriptor)

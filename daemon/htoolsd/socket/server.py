@@ -1,12 +1,12 @@
 """The server: one answer for each call of a client, within limits of size and time."""
 
-import time
 from contextlib import AbstractContextManager, suppress
 
 import structlog
 import trio
 from structlog.contextvars import bind_contextvars
 
+from ganeti_htools import machine
 from ganeti_htools.client.protocol import Call, Refusal, RefusalError, decode_call, failure, success
 from ganeti_htools.luxi.framing import Decoder
 from ganeti_htools.model.errors import untraced
@@ -144,7 +144,7 @@ class Server:
         """Raises RefusalError."""
         if len(message) <= _THREAD_BYTES:
             return decode_call(message)
-        return await trio.to_thread.run_sync(decode_call, message, limiter=self._parsing)
+        return await machine.run_sync(decode_call, message, limiter=self._parsing)
 
     async def _answer_unless_gone(self, peer: Peer, call: Call, file: PassedFile | None) -> bytes | None:
         answer = None
@@ -182,7 +182,7 @@ class Server:
             raise
         finally:  # a client that has left, or a defect, may leave a change behind
             if method is not None and method.recorded and not refused:
-                now, by = time.time(), describe_caller()
+                now, by = machine.now(), describe_caller()
                 self._events.publish(Called(now, method.name, call.args, by))
 
     async def _send(self, peer: Peer, data: bytes) -> None:

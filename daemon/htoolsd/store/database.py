@@ -7,7 +7,6 @@ interrupt a call, because a frozen server limits nothing.
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
+from ganeti_htools import machine
 from ganeti_htools.files import make_private_database
 from ganeti_htools.model.errors import DataError
 from htoolsd.config.ledger import check_address, display_url, is_file
@@ -223,15 +223,15 @@ def _set_write_ahead_log(connection: sqlite3.Connection) -> None:
 
     SQLite does not wait for programs that open the file now; this function does.
     """
-    end = time.monotonic() + _PATIENCE
+    end = machine.steady() + _PATIENCE
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or machine.steady() > end:
                 raise
-            time.sleep(0.01)
+            machine.sleep(0.01)
 
 
 class _Sockets:

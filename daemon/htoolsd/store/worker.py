@@ -9,7 +9,6 @@ unavailable, and one when it is available again.
 """
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import structlog
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.model.errors import HtoolsError
 from htoolsd.config.ledger import display_url, is_file
 from htoolsd.damaged_files import DATABASE_ERRORS
@@ -72,8 +72,8 @@ class LedgerThread:
         self._outages = outages
         self._ledger: Ledger | None = None
         self._turn = trio.CapacityLimiter(1)
-        self._retry_at = 0.0  # of time.monotonic
-        self._late_at = 0.0  # of time.monotonic, for the work in the thread
+        self._retry_at = 0.0  # of machine.steady
+        self._late_at = 0.0  # of machine.steady, for the work in the thread
         self._interrupted = False  # the work in the thread, which fails of it
         self._ending = False
         self.error: str | None = None
@@ -89,12 +89,10 @@ class LedgerThread:
         """
         self._refuse(probe)
         with trio.move_on_after(limit):
-            return await trio.to_thread.run_sync(
-                self._run, work, limit, abandon_on_cancel=True, limiter=self._turn
-            )
+            return await machine.run_sync(self._run, work, limit, abandon_on_cancel=True, limiter=self._turn)
         within = f"{limit:g} s" if limit >= 1 else f"{limit * 1000:.0f} ms"
         error = UnavailableError(f"no answer within {within}")
-        if not self._turn.available_tokens and time.monotonic() >= self._late_at and not is_file(self._url):
+        if not self._turn.available_tokens and machine.steady() >= self._late_at and not is_file(self._url):
             self._note(str(error))
             if (ledger := self._ledger) is not None:
                 self._interrupted = True
@@ -106,22 +104,22 @@ class LedgerThread:
         self._ending = True
         if self._turn.available_tokens:
             with trio.move_on_after(_CLOSING, shield=True):
-                await trio.to_thread.run_sync(self._close, abandon_on_cancel=True, limiter=self._turn)
+                await machine.run_sync(self._close, abandon_on_cancel=True, limiter=self._turn)
 
     def _refuse(self, probe: bool = True) -> None:
         """Raise UnavailableError for a database that is not tried now."""
-        if self.error is not None and (not probe or time.monotonic() < self._retry_at):
+        if self.error is not None and (not probe or machine.steady() < self._retry_at):
             raise UnavailableError(self.error)
 
     def _note(self, error: str | None) -> None:
         if error is not None:
-            self._retry_at = time.monotonic() + _REST
+            self._retry_at = machine.steady() + _REST
         self.error = error
         self._outages.note(self, error)
 
     def _run(self, work: Work[T], limit: float) -> T:
         self._refuse()
-        self._late_at = time.monotonic() + 0.9 * limit
+        self._late_at = machine.steady() + 0.9 * limit
         self._interrupted = False
         try:
             return self._try(work)
@@ -174,7 +172,7 @@ class LedgerWorker(LedgerThread):
         self.claims = LedgerThread(url, outages) if self.shared else self
         self.ends = ClaimEnds()
         self._defect = ""
-        self._started = time.monotonic()
+        self._started = machine.steady()
 
     async def run(self) -> None:
         """Release expired claims until cancelled; then close the database."""
@@ -193,7 +191,7 @@ class LedgerWorker(LedgerThread):
         try:
             with trio.move_on_after(_COUNTING) as waiting, suppress(LedgerError):
                 counts = await self.do(lambda ledger: ledger.counts(), probe=False)
-            if waiting.cancelled_caught and (self.opened or time.monotonic() - self._started > _OPENING):
+            if waiting.cancelled_caught and (self.opened or machine.steady() - self._started > _OPENING):
                 error = f"no answer within {_COUNTING:g} s"
         except Exception as defect:  # of ours, or of the database; the status reports it
             error = self._note_defect(defect)
@@ -207,7 +205,7 @@ class LedgerWorker(LedgerThread):
     async def _release_expired(self) -> None:
         try:
             claims = await self.do(lambda ledger: ledger.expiring())
-            due = self.ends.due(claims, time.time(), trio.current_time())
+            due = self.ends.due(claims, machine.now(), trio.current_time())
             released = await self.do(lambda ledger: ledger.release_unless_renewed(due)) if due else ()
         except LedgerError:
             return  # until the next time

@@ -1,6 +1,5 @@
 """The state of luxid, statistics of the polls, and what they show."""
 
-import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -8,6 +7,7 @@ from typing import Any, Literal
 
 import structlog
 
+from ganeti_htools import machine
 from htoolsd.events import DaemonEvent
 from htoolsd.sync.model import Model
 
@@ -32,7 +32,7 @@ class LuxidState:
 
     path: str
     state: Literal["not tried yet", "reachable", "unreachable", "not asked"] = "not tried yet"
-    since: float = field(default_factory=time.time)
+    since: float = field(default_factory=machine.now)
     error: str | None = None
 
     def update(
@@ -42,7 +42,7 @@ class LuxidState:
         if (state, error) == (self.state, self.error):
             return
         if state != self.state:
-            self.state, self.since = state, time.time()
+            self.state, self.since = state, machine.now()
         self.error = error
         log = _log.warning if state == "unreachable" else _log.info
         log("luxid", state=state, error=error, path=self.path)

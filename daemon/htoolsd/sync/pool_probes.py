@@ -10,6 +10,7 @@ from subprocess import DEVNULL, PIPE
 import structlog
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.backends import values
 from ganeti_htools.model.errors import DataError, on_one_line
 from ganeti_htools.model.known_storage import UnitSpace
@@ -75,7 +76,7 @@ async def probe(command: Sequence[str], patience: float = _PATIENCE) -> UnitSpac
         try:
             async with open_nursery() as nursery:
                 run = partial(
-                    trio.run_process,
+                    machine.run_process,
                     command,
                     stdin=DEVNULL,
                     stdout=PIPE,

@@ -5,6 +5,7 @@ from contextlib import suppress
 import structlog
 import trio
 
+from ganeti_htools import machine
 from ganeti_htools.sources.ssconf import Ssconf, this_node
 
 _log = structlog.get_logger()
@@ -33,9 +34,7 @@ class ThisNode:
         try:
             if not self.ssconf.leads() and self._resolver.available_tokens:
                 with trio.move_on_after(_PATIENCE):
-                    await trio.to_thread.run_sync(
-                        self._look_up_name, abandon_on_cancel=True, limiter=self._resolver
-                    )
+                    await machine.run_sync(self._look_up_name, abandon_on_cancel=True, limiter=self._resolver)
             self._role, why = self.ssconf.leads(), ""
         except OSError as error:
             why = f"{error.filename}: {error.strerror}"

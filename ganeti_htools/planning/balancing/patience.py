@@ -1,8 +1,8 @@
 """The length of a search: a number of steps, or a time, of which a part is kept for making plans."""
 
 import math
-import time
 
+from ganeti_htools import machine
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.model.wording import duration
 from ganeti_htools.planning.plan import Progress
@@ -37,12 +37,12 @@ class SearchTime:
 
     def __init__(self, seconds: float, plans: int, progress: Progress) -> None:
         self.seconds, self.number, self.progress = seconds, plans, progress
-        self.end, self.asked, self.planning = time.monotonic() + seconds, math.inf, False
+        self.end, self.asked, self.planning = machine.steady() + seconds, math.inf, False
         self.plan, self.pause = 0.0, 0.0
 
     def searches(self, score: float) -> bool:
         """Whether there is time for a step, and for the plans afterwards."""
-        left = duration(self.end - time.monotonic())
+        left = duration(self.end - machine.steady())
         self.progress(f"searching for {left} more, score {fixed(score, 8)}")
         self._measure(planning=False)
         kept = self.number * self.plan + self.pause
@@ -55,7 +55,7 @@ class SearchTime:
 
     def _measure(self, planning: bool) -> None:
         """Measure the time since the last question: of a plan if one was begun."""
-        now = time.monotonic()
+        now = machine.steady()
         passed = now - self.asked
         if self.planning:
             self.plan = passed

@@ -10,6 +10,7 @@ import structlog
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from ganeti_htools import machine
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.store.ledger import Ledger
 from htoolsd.store.records import ConflictError, Consumer, LedgerChanges, Provider, UnavailableError
@@ -116,7 +117,7 @@ async def test_unavailable_database_is_tried_again_later(
     tried: LedgerWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("htoolsd.store.worker.time.monotonic", lambda: now)
+    monkeypatch.setattr(machine, "steady", lambda: now)
     (tmp_path / "ledger").mkdir()
     with pytest.raises(UnavailableError, match="Is a directory"):
         await tried.do(Ledger.providers)
