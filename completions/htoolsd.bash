@@ -97,6 +97,7 @@ END
 --on-change choices=replan,stop
 --no-wait none
 --wait-for-nodes none
+--parallel integer
 --move-diskless none
 --worst-group none
 --all-groups none
@@ -216,6 +217,7 @@ END
 --on-change choices=replan,stop
 --no-wait none
 --wait-for-nodes none
+--parallel integer
 --reason none
 --priority choices=low,normal,high
 --empty none
@@ -268,6 +270,7 @@ END
 --on-change choices=replan,stop
 --no-wait none
 --wait-for-nodes none
+--parallel integer
 --reason none
 --priority choices=low,normal,high
 -G,--among onegroup
@@ -425,6 +428,7 @@ END
 --on-change choices=replan,stop
 --no-wait none
 --wait-for-nodes none
+--parallel integer
 --standby-data file
 --allow-drbd none
 --allow-all none
@@ -558,6 +562,7 @@ END
 --wide none
 oneplan 1 1
 --wait-for-nodes none
+--parallel integer
 END
             ;;
         'htoolsctl resume') cat <<'END'
@@ -566,6 +571,7 @@ END
 --wide none
 oneplan 1 1
 --wait-for-nodes none
+--parallel integer
 END
             ;;
         'htoolsctl cancel') cat <<'END'

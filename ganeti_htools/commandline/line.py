@@ -195,6 +195,7 @@ class CommandLine(Values):
     )
     no_wait = switch("with -D -X, leave the plan to htoolsd once it has begun")
     wait_for_nodes = switch("with -D -X, wait for nodes that are in use but do not report")
+    parallel = value(kinds.COUNT, 0, "have at most N unfinished jobs; 0: no limit")
     reason = value(Kind(str, "REASON", "none"), None, "give jobs this reason")
     priority = value(kinds.PRIORITY, None, "give jobs this priority: low, normal or high")
 

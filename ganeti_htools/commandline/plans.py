@@ -64,4 +64,4 @@ def execution_of(line: CommandLine) -> "Execution":
     """Take the options with which a plan is carried out."""
     from ganeti_htools.planning.plan import Execution  # many tools need no plan
 
-    return Execution(line.on_change, line.wait_for_nodes, line.reason, line.priority)
+    return Execution(line.on_change, line.wait_for_nodes, line.reason, line.priority, line.parallel)

@@ -8,7 +8,7 @@ _SIMULATED = (Line.simulate, Line.simulate_storage)
 _SOURCES = (Line.text_data, *_SIMULATED, Line.master, Line.luxi, *_LIVE)
 _LOAD = (Line.dynu_file, Line.ignore_dynu)
 _MONITORED = (Line.mond, Line.mond_data, Line.exit_on_missing_mond_data, Line.mond_xen)
-_WATCHED = (Line.on_change, Line.no_wait, Line.wait_for_nodes)
+_WATCHED = (Line.on_change, Line.no_wait, Line.wait_for_nodes, Line.parallel)
 _REPORTED = (Line.json, Line.html, Line.wide)
 
 HAIL = Program(

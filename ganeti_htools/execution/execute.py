@@ -56,7 +56,7 @@ async def execute(
 
     * ``read`` asks Ganeti for the cluster, ``check`` reviews the remaining jobs on it.
     * ``on_event`` receives events.
-    * ``stop`` ends the run before the next jobset, and so does a reason from ``over``.
+    * ``stop`` ends the run before the next job is submitted, and so does a reason from ``over``.
     * ``time_ns`` is the time of day for the reason trail of jobs.
     * ``answers`` asks node daemons.
     * ``claim`` is called after the review of a jobset, and without jobs after its end.
@@ -66,6 +66,10 @@ async def execute(
     """
     queue = Queue(run, ganeti, on_event, patience)
     unsure = bool(run.current)
+
+    def proceed() -> bool:
+        return not stop.is_set() and over() is None and not any(task.fatal for task in run.tasks)
+
     try:
         while True:
             if not run.current:
@@ -74,7 +78,7 @@ async def execute(
                     await undo(queue, time_ns)
                     return
                 await queue.begin()
-            await queue.finish(time_ns, unsure)
+            await queue.finish(time_ns, unsure, proceed)
             unsure = False
     except (LuxiError, FramingError) as error:
         run.ending, run.reason = Ending.LOST, str(error)

@@ -37,12 +37,25 @@ class Queue:
         self.run.next_set()
         await self.on_event(Submitting(self.run.current))
 
-    async def finish(self, time_ns: Callable[[], int], unsure: bool = False) -> None:
-        """Submit jobs without a number and wait for all; ``unsure`` searches the queue for them first."""
-        await self._submit(time_ns, unsure)
-        await self.follow()
+    async def finish(
+        self, time_ns: Callable[[], int], unsure: bool = False, proceed: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Submit jobs without a number and wait for all; ``unsure`` searches the queue for them first.
 
-    async def _submit(self, time_ns: Callable[[], int], unsure: bool) -> None:
+        When a job ends, the next one of the jobset is submitted, as long as ``proceed`` returns True.
+        """
+
+        async def submit_next() -> None:
+            if proceed() and (new := self.run.next_jobs()):
+                await self.on_event(Submitting(new))
+                await self._submit(time_ns)
+
+        await self._submit(time_ns, unsure)
+        while self.run.waiting and not self.run.current and proceed():  # no job was accepted
+            await submit_next()
+        await self.follow(submit_next)
+
+    async def _submit(self, time_ns: Callable[[], int], unsure: bool = False) -> None:
         waiting, sign = [task for task in self.run.current if task.number is None], self.run.signature.sign
         if waiting:
             left = sum(map(len, self.run.rest))
@@ -55,12 +68,19 @@ class Queue:
                     task.error = answer
             await self.on_event(Submitted(waiting))
 
-    async def follow(self) -> None:
-        """Wait until all tasks have ended."""
-        tasks = {task.number: task for task in self.run.current if task.number is not None}
+    async def follow(self, after_end: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint) -> None:
+        """Wait until all tasks have ended; ``after_end`` is awaited when one has, and may add others."""
+
+        def numbers() -> list[int]:
+            return [task.number for task in self.run.current if task.number is not None]
+
+        async def more() -> list[int]:
+            before = numbers()
+            await after_end()
+            return [number for number in numbers() if number not in before]
 
         async def news(number: int, found: JobStatus | str | None) -> None:
-            task = tasks[number]
+            (task,) = (each for each in self.run.tasks if each.number == number)
             if isinstance(found, str):
                 await self.on_event(News(task, found))
                 return
@@ -78,8 +98,8 @@ class Queue:
             task.status = found
             await self.on_event(News(task))
 
-        if tasks:
-            await jobs.follow(self.ganeti, list(tasks), self.patience, self.away, news)
+        if following := numbers():
+            await jobs.follow(self.ganeti, following, self.patience, self.away, news, more)
 
 
 async def trace(run: Run, ganeti: LuxiClient, on_event: OnEvent, patience: Patience = PATIENCE) -> None:

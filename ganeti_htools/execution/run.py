@@ -73,6 +73,8 @@ class Run:
     * ``sets``: the number of jobsets begun.
     * ``changes``: the reasons of new plans.
     * ``reason``: why the run ended.
+    * ``parallel``: the largest number of unfinished jobs; 0 for no limit.
+    * ``waiting``: how many jobs of the present jobset are still in ``rest``, as its first ones.
     """
 
     signature: Signature
@@ -82,6 +84,8 @@ class Run:
     changes: list[str] = field(default_factory=list)
     ending: Ending | None = None
     reason: str = ""
+    parallel: int = 0
+    waiting: int = 0
 
     @property
     def current(self) -> list[Task]:
@@ -121,10 +125,24 @@ class Run:
         return found
 
     def next_set(self) -> None:
-        """Take the next jobset as tasks."""
+        """Take the next jobset as tasks, or as many jobs of it as may be unfinished."""
         self.sets += 1
-        first, *self.rest = self.rest
-        self.tasks += [Task(job, f"{self.sets}/{number}") for number, job in enumerate(first, 1)]
+        self.waiting = len(self.rest[0])
+        self.next_jobs()
+
+    def next_jobs(self) -> list[Task]:
+        """Take more jobs of the present jobset as tasks, as far as they may be submitted now."""
+        free = max(0, self.parallel - len(self.current)) if self.parallel else self.waiting
+        new = list[Task]()
+        if count := min(free, self.waiting):
+            first, *later = self.rest
+            before = sum(task.place.startswith(f"{self.sets}/") for task in self.tasks)
+            places = (f"{self.sets}/{before + number}" for number in range(1, count + 1))
+            new = [Task(job, place) for job, place in zip(first[:count], places, strict=True)]
+            self.rest = [first[count:], *later] if first[count:] else later
+            self.tasks += new
+            self.waiting -= count
+        return new
 
     def take_back(self, tasks: Sequence[Task]) -> None:
         """Return tasks of the last jobset to the remaining jobs: they were not submitted."""

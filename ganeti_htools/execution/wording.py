@@ -59,7 +59,8 @@ def _standing(run: Run, said: str | None) -> str:
     states = [task.status.value for task in run.current if task.status]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     log = f" - {on_one_line(said)[:_LOG_WIDTH]}" if said else ""
-    return f"jobset {run.sets} of {run.sets + len(run.rest)}{f': {counts}' if counts else ''}{log}"
+    sets = run.sets + len(run.rest) - bool(run.waiting)
+    return f"jobset {run.sets} of {sets}{f': {counts}' if counts else ''}{log}"
 
 
 def summary(run: Run) -> list[str]:

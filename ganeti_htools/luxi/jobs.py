@@ -143,10 +143,23 @@ async def _in_queue(ganeti: LuxiClient, comments: Sequence[str], patience: Patie
     return found
 
 
+async def no_more() -> list[int]:
+    """Add no jobs."""
+    return []
+
+
 async def follow(
-    ganeti: LuxiClient, numbers: Sequence[int], patience: Patience, away: Away, news: News
+    ganeti: LuxiClient,
+    numbers: Sequence[int],
+    patience: Patience,
+    away: Away,
+    news: News,
+    more: Callable[[], Awaitable[list[int]]] = no_more,
 ) -> None:
-    """Wait until jobs have ended, and pass on their news. Raises GivenUpError."""
+    """Wait until jobs have ended, and pass on their news. Raises GivenUpError.
+
+    Whenever jobs have ended, ``more`` adds others.
+    """
     known: dict[int, JobStatus] = {}
     pending, look, serial = list(numbers), _FIRST_LOOK, None
 
@@ -186,10 +199,13 @@ async def follow(
                 pending = [other for other in pending if other != number]
             else:
                 known[number] = state
+        if pending[:1] != before[:1]:
+            serial = None
+        if len(pending) < len(before) and (new := await more()):
+            pending, look = [*pending, *new], _FIRST_LOOK
+            continue
         if not pending:
             return
-        if pending[0] != before[0]:
-            serial = None
         await persistently(listen, patience, away)
         look = min(2 * look, _LAST_LOOK)
 

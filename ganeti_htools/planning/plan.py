@@ -39,12 +39,14 @@ class Execution:
     * ``on_change``: replan or stop when the remaining plan no longer fits the cluster.
     * ``wait_for_nodes``: wait for nodes that are in use but do not report.
     * ``reason``, ``priority``: reason trail and priority of the jobs.
+    * ``parallel``: the largest number of unfinished jobs; 0 for no limit.
     """
 
     on_change: OnChange = "replan"
     wait_for_nodes: bool = False
     reason: str | None = None
     priority: Priority | None = None
+    parallel: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,4 +227,4 @@ def new_run(tool: str, purpose: str, jobs: Jobsets, execution: Execution) -> "Ru
         run=machine.random_bytes(6).hex(),
         priority=PRIORITIES[execution.priority or "normal"],
     )
-    return Run(signature, jobs)
+    return Run(signature, jobs, parallel=execution.parallel)

@@ -37,7 +37,7 @@ from tests.daemon.planning import (
 from tests.support.clusters import Shape
 from tests.support.lines import next_line
 from tests.support.programs import PROGRAMS, Daemon, Finished, connect, wait_until
-from tests.support.rows import generated
+from tests.support.rows import generated, with_master
 from tests.support.simulators import Simulator
 from tests.support.worlds import migrate, role
 
@@ -394,6 +394,27 @@ def test_retries_after_answers_of_an_unexpected_shape(tmp_path: Path, source: st
 def used(rows: Cluster, busy: Sequence[str] = ()) -> str:
     """A node that is in use, and not ``busy``."""
     return next(row.name for row in rows.nodes if not (row.offline or row.master or row.name in busy))
+
+
+def until_jobs_are(ganeti: Simulator, states: list[str]) -> None:
+    wait_until(lambda: [state for _, state in ganeti.tell("jobs")] == states)
+
+
+@pytest.mark.parametrize("by", ["hbal -D", "hbal -L", "htoolsctl execute"])
+def test_submits_the_next_job_when_one_has_ended(tmp_path: Path, by: str) -> None:
+    rows = with_master(6, Shape(nodes=10, instances=30, templates={"ext": 1}))
+    with following(tmp_path, rows, FOR_EVER) as (daemon, ganeti):
+        program, word = by.split()
+        if program == "hbal":
+            command = [program, f"{word}{daemon.socket if word == '-D' else ganeti.socket}", "-X"]
+        else:
+            command = [program, "--socket", str(daemon.socket), word, made(daemon)["id"]]
+        with started(PROGRAMS / command[0], *command[1:], "--parallel=1") as process:
+            for done in range(3):
+                until_jobs_are(ganeti, ["success"] * done + ["running"])
+                ganeti.tell("finish")
+            status, out, _ = result(process)
+        assert (status, "Jobs: 3 succeeded" in out) == (0, True)
 
 
 def test_waits_for_a_silent_node_only_on_request(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import trio
 from ganeti_htools import machine
 from ganeti_htools.client.plan_changes import LONGEST
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from ganeti_htools.execution.record import record
+from ganeti_htools.execution.record import Count, record
 from ganeti_htools.execution.wording import unfinished_nodes
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, HtoolsError, RequestFailed
@@ -170,6 +170,7 @@ class PlanMethods:
         plan: _PlanId,
         on_change: Annotated[_OnChange | None, "replan or stop, when the cluster has changed"] = None,
         wait_for_nodes: Annotated[bool | None, "true to wait for nodes in use that do not report"] = None,
+        parallel: Annotated[Count | None, "the largest number of unfinished jobs, 0 for no limit"] = None,
     ) -> object:
         found = self._plan_of(plan)
         if on_change is None:
@@ -178,7 +179,8 @@ class PlanMethods:
             wait_for_nodes = found.facts.get("wait_for_nodes", False)
         if found.state is PlanState.PLANNED and found.review is None:
             await self._make_executable(found)
-        await self._plans.begin(found, cast(OnChange, on_change), wait_for_nodes, describe_caller())
+        by = describe_caller()
+        await self._plans.begin(found, cast(OnChange, on_change), wait_for_nodes, by, parallel)
         return found.summary()
 
     @method(

@@ -21,6 +21,7 @@ class Reserve(NamedTuple):
 _BILLION = 10**9
 _DAYS = Valid(f"a list of strings from {', '.join(WEEKDAYS)}", lambda days: {*days} <= {*WEEKDAYS})
 _SCORE = Valid("a number from 0 to a billion", lambda score: 0 <= score < _BILLION)
+_COUNT = Valid("a whole number from 0 to a billion", lambda count: 0 <= count < _BILLION)
 _MIB = Valid("a whole number from 0 to a billion", lambda mib: 0 <= mib < _BILLION)
 
 # Keys with other defaults in some tables.
@@ -55,6 +56,7 @@ class PolicySettings:
     max_mib: Annotated[int, "most disk and memory that one plan copies, MiB"] = 262144
     moves_per_day: _MovesPerDay = 40
     mib_per_day: Annotated[int, "most disk and memory copied in a day, MiB"] = 1048576
+    parallel: Annotated[int, _COUNT, "most unfinished jobs of a plan; 0: no limit"] = 0
     cool_down_seconds: _CoolDown = 86400.0
     back_off_seconds: Annotated[float, "pause after a failed plan; doubled with each further failure"] = (
         3600.0

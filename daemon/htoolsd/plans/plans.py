@@ -215,9 +215,17 @@ class Plans:
     # Execution
 
     async def begin(
-        self, plan: Plan, on_change: OnChange, wait_for_nodes: bool, by: Caller | None = None
+        self,
+        plan: Plan,
+        on_change: OnChange,
+        wait_for_nodes: bool,
+        by: Caller | None = None,
+        parallel: int | None = None,
     ) -> None:
-        """Begin to carry out a plan, for a caller or the daemon itself. Raises RefusalError."""
+        """Begin to carry out a plan, for a caller or the daemon itself. Raises RefusalError.
+
+        ``parallel`` replaces the plan's own limit of unfinished jobs.
+        """
         if self._stopping.is_set():
             raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")
         if (why := self._sync.obstacle()) is not None:
@@ -240,6 +248,8 @@ class Plans:
             plan.run.signature = replace(
                 plan.run.signature, plan=plan_entry(continues=plan.facts.get("continues") or "")
             )
+        if parallel is not None:
+            plan.run.parallel = parallel
         plan.begin(machine.now(), by)
         why = f"no answer from the disk within {_SHIELDED_SECONDS:g} s"
         with trio.move_on_after(_SHIELDED_SECONDS, shield=True):

@@ -176,5 +176,6 @@ class Remedy(ABC, Generic[S]):
         tags = {instance.name: instance.tags for instance in cluster.instances}
         excluded = [name for name in self.settings.exclude_instances if name in tags]
         staying = sorted({name for name in tags if PINNED in tags[name]} | tags.keys() & {*resting})
-        execution = Execution(on_change="stop", reason=f"policy {self.policy} of htoolsd")
+        reason, parallel = f"policy {self.policy} of htoolsd", self.settings.parallel
+        execution = Execution(on_change="stop", reason=reason, parallel=parallel)
         return {"view": View(exclude_instances=(*excluded, *staying)), "execution": execution}

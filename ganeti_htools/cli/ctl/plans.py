@@ -9,6 +9,7 @@ from typing import Any
 from ganeti_htools.cli.ctl.callers import author, caller, others
 from ganeti_htools.cli.ctl.commands import PLANNING, Add, asking, call, look, show
 from ganeti_htools.cli.report.layout import fitting_table, harmless, wrapped
+from ganeti_htools.cli.terminal.arguments import count
 from ganeti_htools.cli.terminal.messages import progress
 from ganeti_htools.client.plan_changes import follow
 from ganeti_htools.model.errors import printable
@@ -43,6 +44,7 @@ def declare(add: Add) -> None:
         command.add_argument("plan", metavar="ID", help="the plan's id, or the beginning of it")
         if name in ("execute", "resume"):
             command.flag("--wait-for-nodes", "wait for nodes that are in use but do not report")
+            command.add_argument("--parallel", type=count, metavar="N", help="have at most N unfinished jobs")
         if name == "cancel":
             command.flag("--now", "do not wait for the current jobs")
 
@@ -66,7 +68,8 @@ def _execute(options: Namespace, shown: Any = None) -> int:
     call(options, "follow", {"plan": options.plan})
     # Without the option, the plan waits for nodes if it was made with that.
     wait = options.wait_for_nodes or None
-    call(options, "execute", {"plan": options.plan, "wait_for_nodes": wait}, PLANNING)
+    arguments = {"plan": options.plan, "wait_for_nodes": wait, "parallel": options.parallel}
+    call(options, "execute", arguments, PLANNING)
     return _follow(options, shown)
 
 
@@ -139,11 +142,11 @@ def turns(planning: Any) -> Iterator[str]:
 
 def _row(plan: Any) -> tuple[str, ...]:
     jobs = plan["jobs"]
-    count = f"{jobs['succeeded']}/{sum(jobs.values())}"
+    done = f"{jobs['succeeded']}/{sum(jobs.values())}"
     groups = ",".join(plan["groups"])
     by = author(plan) + others(plan)
     made = time.strftime("%m-%d %H:%M", time.localtime(plan["made"]))
-    return plan["id"], plan["tool"], _state(plan), made, by, count, _score(plan, ".3g"), groups
+    return plan["id"], plan["tool"], _state(plan), made, by, done, _score(plan, ".3g"), groups
 
 
 def _state(plan: Any) -> str:

@@ -115,7 +115,12 @@ def test_the_exit_status_tells_how_a_plan_ended(
 
 
 @pytest.mark.parametrize(
-    ("words", "wishes"), [(("be",), {}), (("be", "--wait-for-nodes"), {"wait_for_nodes": True})]
+    ("words", "wishes"),
+    [
+        (("be",), {}),
+        (("be", "--wait-for-nodes"), {"wait_for_nodes": True}),
+        (("be", "--parallel=0"), {"parallel": 0}),
+    ],
 )
 def test_a_plan_is_looked_for_before_it_is_executed(
     daemon: Callable[..., Daemon], words: tuple[str, ...], wishes: dict[str, object]

@@ -31,8 +31,8 @@ def test_each_option_of_balancing() -> None:
 
 
 def test_each_option_of_execution() -> None:
-    words = ["--on-change=stop", "--wait-for-nodes", "--reason=why", "--priority=low"]
-    assert execution_of(parse_or_exit(HBAL, words)) == Execution("stop", True, "why", "low")
+    words = ["--on-change=stop", "--wait-for-nodes", "--reason=why", "--priority=low", "--parallel=2"]
+    assert execution_of(parse_or_exit(HBAL, words)) == Execution("stop", True, "why", "low", 2)
 
 
 def test_each_option_of_view() -> None:

@@ -104,6 +104,52 @@ async def test_jobset_is_submitted_together(autojump_clock: MockClock) -> None:
         assert [task.number for task in submitted] == [1, 2]
 
 
+def waits(*seconds: float) -> list[Job]:
+    """Jobs of one jobset that take so long."""
+    return [Job(f"wait {at}", (delay(each),), ()) for at, each in enumerate(seconds)]
+
+
+def limited(*sets: list[Job], parallel: int) -> Run:
+    run = new(list(sets))
+    run.parallel = parallel
+    return run
+
+
+async def test_next_job_is_submitted_when_one_ends(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+        caller, most = Caller(master, client), 0
+
+        def count(_event: Event) -> None:
+            nonlocal most
+            unfinished = [job for job in master.jobs.unarchived() if not job.state.final]
+            most = max(most, len(unfinished))
+
+        caller.react = count
+        run = await caller.carry_out(limited(waits(100, 1, 1, 1), waits(1), parallel=2))
+        assert (run.ending, most, run.sets, caller.looks) == (Ending.DONE, 2, 2, 2)
+        assert [task.place for task in run.tasks] == ["1/1", "1/2", "1/3", "1/4", "2/1"]
+        assert 100 <= trio.current_time() < 120
+        assert isinstance(caller.events[0], Submitting)
+        assert len({number for task in run.tasks if (number := task.number)}) == 5
+
+
+async def test_stop_leaves_the_rest_of_a_jobset(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+        caller = Caller(master, client)
+        caller.react = lambda event: caller.stop.set() if isinstance(event, Submitted) else None
+        run = await caller.carry_out(limited(waits(5, 5, 5), waits(1), parallel=1))
+        assert (run.ending, statuses(run)) == (Ending.STOPPED, [JobStatus.SUCCESS])
+        assert [[job.title for job in jobs] for jobs in run.rest] == [["wait 1", "wait 2"], ["wait 0"]]
+
+
+async def test_no_job_follows_a_failed_one_in_its_jobset(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+        master.jobs.behaviour.fail("shared")
+        run = await Caller(master, client).carry_out(limited([SHARED, MIRRORED, *waits(1)], parallel=1))
+        assert (run.ending, len(run.tasks)) == (Ending.FAILED, 1)
+        assert [[job.title for job in jobs] for jobs in run.rest] == [[MIRRORED.title, "wait 0"]]
+
+
 async def test_failed_job_ends_the_run_after_its_jobset(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         master.jobs.behaviour.fail("shared")

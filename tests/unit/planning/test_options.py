@@ -17,7 +17,7 @@ from ganeti_htools.planning.view import View
 
 SOME = hbal.HbalOptions(
     view=View(offline=("n1", "n2"), max_cpu=4.0, min_disk=0.1, ignore_dynu=True),
-    execution=Execution(on_change="stop", wait_for_nodes=True, reason="why not", priority="low"),
+    execution=Execution(on_change="stop", wait_for_nodes=True, reason="why not", priority="low", parallel=3),
     balancing=BalancingOptions(disk_moves=False, disk_moves_factor=1.5, max_length=3),
     group="default",
 )
