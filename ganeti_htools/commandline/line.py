@@ -141,9 +141,11 @@ class CommandLine(Values):
     what_if_lost = value(
         kinds.NODE,
         None,
-        "show what happens to instances if this node is lost, or each node (any)",
+        "show what happens to instances if this node fails, or each node (any)",
     )
-    losses = switch("show for each node how full the others are after its loss, and who does not come back")
+    losses = switch(
+        "show for each node how full the others are after its loss, and which instances do not come back"
+    )
     rules = switch("find rules of tags that contradict each other or that no placement satisfies")
     verbose = Option(1, lambda old, _argument: old + 1, "print more; may be repeated", "v")
     quiet = Option(1, lambda old, _argument: old - 1, "print less; may be repeated", "q", field="verbose")
@@ -166,7 +168,7 @@ class CommandLine(Values):
     no_capacity_checks = switch("do not check global N+1 redundancy")
     accept_existing_errors = switch("accept N+1 failures that exist already, but no new ones")
     restrict_allocation_to = value(kinds.NODES, None, "allocate only on these nodes", metavar="NODE,...")
-    inter_group = switch("evacuate to other groups if the own group has no room")
+    inter_group = switch("evacuate to other groups what finds no node in its own")
 
     make_room = switch("only show the fewest moves after which a new instance has a place")
 
@@ -280,7 +282,7 @@ class CommandLine(Values):
         metavar="SECONDS",
     )
     dry_run = switch("only show what would be done")
-    migrate_drained = switch("migrate instances off drained nodes; without it, drained nodes count as lost")
+    migrate_drained = switch("migrate instances off drained nodes; without it, drained nodes count as failed")
     shared = switch("also repair instances on shared storage")
 
     maintenance = Heading("Maintenance")

@@ -310,7 +310,7 @@ _ACTIONS = (
 )
 HREGROUP = Program(
     "hregroup",
-    "repair, empty and balance node groups with the room of others",
+    "repair, empty and balance node groups with the help of others",
     (
         *_SOURCES,
         Line.ialloc_src,

@@ -24,7 +24,7 @@ class CandidateMethods:
         self._reconciler = reconciler
 
     @method(
-        "Lists the nodes and pools that have room for amounts. First comes the one that leaves the largest"
+        "Lists the nodes and pools in which amounts are free. First comes the one that leaves the largest"
         " share of its scarcest class (left). A candidate is a node that is online, with a pool that it sees"
         " if pool space is wanted, or a pool. Its allocations can be claimed, with the generations.",
         role=Role.READ,

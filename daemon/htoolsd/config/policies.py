@@ -69,7 +69,7 @@ class RebalanceSettings(PolicySettings):
     """The keys of ``[rebalance]``."""
 
     start: Annotated[
-        float, "score of a node group at which it acts; lost N+1 redundancy is a reason, too"
+        float, "score of a node group at which it acts; missing N+1 redundancy is a reason, too"
     ] = 2.0
     stop: Annotated[float, "score at which it stops"] = 1.0
     min_gain: Annotated[float, "least improvement of the score by a plan"] = 0.1
@@ -95,12 +95,8 @@ class SqueezeSettings(PolicySettings):
     max_moves: _MaxMoves = 50
     moves_per_day: _MovesPerDay = 200
     cool_down_seconds: _CoolDown = 14400.0
-    minimal_resources: Annotated[float, "power nodes up if a node has room for fewer standard instances"] = (
-        1.0
-    )
-    target_resources: Annotated[float, "power nodes down only if every other node keeps room for so many"] = (
-        2.0
-    )
+    minimal_resources: Annotated[float, "power nodes up if fewer standard instances are free on a node"] = 1.0
+    target_resources: Annotated[float, "power nodes down only if so many stay free on every other node"] = 2.0
     min_nodes: Annotated[int, "fewest nodes that a plan powers down"] = 1
     max_nodes: Annotated[int, "most nodes that a plan powers down"] = 2
     prefer: Annotated[tuple[str, ...], "nodes or node tags: powered down first"] = ()
@@ -140,5 +136,7 @@ class RepairSettings(PolicySettings):
     hold: _Hold = 1
     max_moves: _MaxMoves = 50
     moves_per_day: _MovesPerDay = 200
-    migrate_drained: Annotated[bool, "a drained node is not lost: mirrored instances migrate off it"] = True
+    migrate_drained: Annotated[
+        bool, "a drained node does not count as failed: mirrored instances migrate off it"
+    ] = True
     shared: Annotated[bool, "repair instances on shared storage as well"] = False
