@@ -7,7 +7,7 @@ from io import TextIOWrapper
 from typing import Literal, TextIO
 
 
-def complete() -> None:
+def open_missing() -> None:
     """Open standard streams that were closed on ``/dev/null``, so that no other file gets their numbers.
 
     Characters that the encoding of standard output lacks are printed as escapes from now on.
@@ -22,7 +22,7 @@ def complete() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # as Python has it for standard error
 
 
-def heeded(*signals: signal.Signals) -> tuple[signal.Signals, ...]:
+def not_ignored(*signals: signal.Signals) -> tuple[signal.Signals, ...]:
     """Return the signals that were not ignored at start, as by ``nohup(1)`` or for background jobs."""
     return tuple(number for number in signals if signal.getsignal(number) is not signal.SIG_IGN)
 
@@ -31,7 +31,7 @@ _USUAL = 80  # columns of a terminal that does not know its size
 _wide = False
 
 
-def widen() -> None:
+def disable_fitting() -> None:
     """Do not fit reports to the terminal from now on (``--wide``)."""
     global _wide
     _wide = True

@@ -9,7 +9,7 @@ from ganeti_htools.backends.documents import without_garbage_collection
 from ganeti_htools.backends.inventory_tags import malformed_inventories
 from ganeti_htools.cli.cluster import load, save, with_load
 from ganeti_htools.cli.report import tables
-from ganeti_htools.cli.report.layout import harmless, wrapped
+from ganeti_htools.cli.report.layout import escape_control_characters, wrapped
 from ganeti_htools.cli.report.records import record
 from ganeti_htools.cli.terminal.messages import progress, say
 from ganeti_htools.cli.terminal.program import execute, print_json
@@ -86,7 +86,7 @@ def _make_room(line: CommandLine, state: State, request: Request, options: Place
     if line.json:
         print_json(found)
     else:
-        print(wrapped(room.text(harmless(found), commands=True)), end="")
+        print(wrapped(room.text(escape_control_characters(found), commands=True)), end="")
         for text in limits(line.max_moves, line.max_copy) if found["steps"] else ():
             print(text)
 

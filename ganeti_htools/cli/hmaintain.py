@@ -53,7 +53,7 @@ def run(line: CommandLine) -> int:
     if line.explain is not None:
         return _explain(line, _options(line, action, nodes))
     tell = printer(line)
-    plan, answer = actions.make(line, _options(line, action, nodes))
+    plan, answer = actions.plan_action(line, _options(line, action, nodes))
     actions.report(plan, tell)
     give_commands(line, "Commands to run:", lambda: job_script(plan.jobs()), tell)
     outcome = actions.carry_out(line, plan, answer, tell) if line.exec else None
@@ -61,7 +61,7 @@ def run(line: CommandLine) -> int:
         print_json(maintenance.as_json(plan, outcome), plan.state.cluster)
     plans.conclude(outcome)
     if line.exec and line.set_offline:
-        actions.act(line, replace(plan.options, action="offline"), tell)
+        actions.execute_action(line, replace(plan.options, action="offline"), tell)
     return INCOMPLETE if plan.staying else 0
 
 
@@ -112,7 +112,7 @@ def _roll(line: CommandLine, nodes: Sequence[str]) -> int:
         left, complete = roll.carry_out(line, options, tell)
     else:
         cluster = load(line)
-        left, complete = roll.look(cluster, options), True
+        left, complete = roll.plan_roll(cluster, options), True
         tell(*map(wrapped, maintenance.about_roll(left)))
     if line.json:
         print_json(maintenance.roll_json(left), cluster)

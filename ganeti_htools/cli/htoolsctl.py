@@ -29,7 +29,7 @@ from ganeti_htools.version import ShowVersion
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Carry out one command; the exit status."""
-    streams.complete()
+    streams.open_missing()
     made = parser()
     options, rest = made.parse_known_args(argv)
     if options.run is None:
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.parser.error(f"unrecognized arguments: {' '.join(rest)}")
     options.arguments = rest
     if options.wide:
-        streams.widen()
+        streams.disable_fitting()
     try:
         ended = int(options.run(options))
         sys.stdout.flush()

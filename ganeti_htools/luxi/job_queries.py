@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
-from ganeti_htools.luxi.asking import ask, expecting, listed, of
+from ganeti_htools.luxi.checked import call, exactly, list_of, shape_errors
 from ganeti_htools.luxi.client import PATIENCE, LuxiClient
 from ganeti_htools.luxi.queries import query
 
@@ -43,9 +43,9 @@ async def each_job(
     """
 
     def rows(answer: Any) -> list[Value]:
-        return [read(*listed(row, len(fields))) for row in listed(answer, len(ids) or None)]
+        return [read(*list_of(row, len(fields))) for row in list_of(answer, len(ids) or None)]
 
-    return await ask(client, "QueryJobs", [list(ids) or None, fields], rows, patience)
+    return await call(client, "QueryJobs", [list(ids) or None, fields], rows, patience)
 
 
 async def job_statuses(
@@ -67,14 +67,14 @@ async def opcodes(
 
 
 def _work(number: object, opcodes: object) -> tuple[int, list[Mapping[str, Any]]]:
-    return of(int, number), [of(dict, opcode) for opcode in listed(opcodes or [])]
+    return exactly(int, number), [exactly(dict, opcode) for opcode in list_of(opcodes or [])]
 
 
 async def unfinished(client: LuxiClient) -> list[tuple[int, list[Mapping[str, Any]]]]:
     """Return number and opcodes of each job that has not ended."""
     states = ["|", *(["=", "status", status.value] for status in JobStatus if not status.final)]
     rows = await query(client, "job", ["id", "ops"], states)
-    with expecting("Query of jobs"):
+    with shape_errors("Query of jobs"):
         return [_work(row.values["id"], row.values.get("ops")) for row in rows]
 
 
@@ -87,14 +87,17 @@ async def submit(
     """
 
     def read(answer: Any) -> list[int | str]:
-        pairs = listed(answer, len(work))
-        results = [of(int, value) if of(bool, accepted) else of(str, value) for accepted, value in pairs]
+        pairs = list_of(answer, len(work))
+        results = [
+            exactly(int, value) if exactly(bool, accepted) else exactly(str, value)
+            for accepted, value in pairs
+        ]
         numbers = [result for result in results if isinstance(result, int)]
         if len(set(numbers)) < len(numbers):
             raise ValueError
         return results
 
-    return await ask(client, "SubmitManyJobs", [work], read, patience)
+    return await call(client, "SubmitManyJobs", [work], read, patience)
 
 
 class JobChange(NamedTuple):
@@ -124,16 +127,16 @@ async def wait_for_change(
         if answer == "nochange":
             return None
         news, log = answer
-        for field, value in zip(fields, listed(news), strict=True):
+        for field, value in zip(fields, list_of(news), strict=True):
             if field == "status":
                 JobStatus(value)
-        return JobChange(news, [_entry(*listed(entry)) for entry in log or ()])
+        return JobChange(news, [_entry(*list_of(entry)) for entry in log or ()])
 
-    return await ask(client, "WaitForJobChange", args, read, timeout + patience)
+    return await call(client, "WaitForJobChange", args, read, timeout + patience)
 
 
 def _entry(serial: object, time: object, kind: object, message: object) -> list[Any]:
-    return [of(int, serial), time, kind, message]
+    return [exactly(int, serial), time, kind, message]
 
 
 async def cancel(client: LuxiClient, job: int) -> tuple[bool, str]:
@@ -141,6 +144,6 @@ async def cancel(client: LuxiClient, job: int) -> tuple[bool, str]:
 
     def read(answer: Any) -> tuple[bool, str]:
         done, message = answer
-        return of(bool, done), of(str, message)
+        return exactly(bool, done), exactly(str, message)
 
-    return await ask(client, "CancelJob", [job, False], read)
+    return await call(client, "CancelJob", [job, False], read)

@@ -8,7 +8,7 @@ their reason trail, made by :func:`plan_entry`.
 import re
 from typing import Any, NamedTuple
 
-from ganeti_htools.luxi.asking import expecting, of
+from ganeti_htools.luxi.checked import exactly, shape_errors
 from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.opcodes import Opcode
@@ -116,11 +116,11 @@ def _job(row: QueryRow) -> PastJob | None:
     if row.missing:
         return None
     values = row.values
-    with expecting("Query of jobs"):
+    with shape_errors("Query of jobs"):
         seconds, microseconds = values["received_ts"]
         return PastJob(
-            of(int, values["id"]),
+            exactly(int, values["id"]),
             JobStatus(values["status"]),
-            tuple(of(dict, opcode) for opcode in values["ops"]),
+            tuple(exactly(dict, opcode) for opcode in values["ops"]),
             seconds + microseconds / 1e6,
         )

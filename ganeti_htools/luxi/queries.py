@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from ganeti_htools.luxi.asking import ask, expecting, listed, of
+from ganeti_htools.luxi.checked import call, exactly, list_of, shape_errors
 from ganeti_htools.luxi.client import LuxiClient
 
 NODE_FIELDS = (
@@ -74,12 +74,12 @@ async def query(
     client: LuxiClient, what: str, fields: Sequence[str], qfilter: Sequence[object] | None = None
 ) -> list[QueryRow]:
     """Query ``fields`` of all objects of a kind (``node``, ...), or of those that a filter matches."""
-    return await ask(client, "Query", [what, fields, qfilter], lambda answer: rows(what, fields, answer))
+    return await call(client, "Query", [what, fields, qfilter], lambda answer: rows(what, fields, answer))
 
 
 def rows(what: str, fields: Sequence[str], answer: Any) -> list[QueryRow]:
     """Parse the rows in an answer to Query."""
-    with expecting(f"Query of {what}s"):
+    with shape_errors(f"Query of {what}s"):
         return [_row(fields, cells) for cells in answer["data"]]
 
 
@@ -95,13 +95,13 @@ def _row(fields: Sequence[str], cells: Sequence[Sequence[Any]]) -> QueryRow:
 
 async def cluster_info(client: LuxiClient) -> dict[str, Any]:
     """Query the configuration of the cluster."""
-    return await ask(client, "QueryClusterInfo", (), info)
+    return await call(client, "QueryClusterInfo", (), info)
 
 
 def info(answer: Any) -> dict[str, Any]:
     """Parse the configuration of the cluster in an answer to QueryClusterInfo."""
-    with expecting("QueryClusterInfo"):
-        return of(dict, answer)
+    with shape_errors("QueryClusterInfo"):
+        return exactly(dict, answer)
 
 
 class ClusterAnswers(NamedTuple):
@@ -132,7 +132,7 @@ async def watcher_pause(client: LuxiClient) -> float | None:
     """Return the end of ganeti-watcher's pause, in seconds of the epoch; None if it is not paused."""
 
     def read(answer: Any) -> float | None:
-        [until] = listed(answer, 1)
+        [until] = list_of(answer, 1)
         return None if until is None else float(until)
 
-    return await ask(client, "QueryConfigValues", [["watcher_pause"]], read)
+    return await call(client, "QueryConfigValues", [["watcher_pause"]], read)

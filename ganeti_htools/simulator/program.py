@@ -26,7 +26,7 @@ from ganeti_htools.version import ShowVersion
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; return the exit status."""
-    streams.complete()
+    streams.open_missing()
     options = argument_parser().parse_args(argv)
     status = 0
     try:
@@ -110,7 +110,7 @@ async def _run(
         async with open_nursery() as nursery:
             jobs = Jobs(nursery, world, behaviour)
             luxid, control = Luxid(jobs), Control(jobs, faults, mastership)
-            heeded = streams.heeded(signal.SIGINT, signal.SIGHUP)
+            heeded = streams.not_ignored(signal.SIGINT, signal.SIGHUP)
             with trio.open_signal_receiver(signal.SIGTERM, *heeded) as signals:
                 orders = partial(serve_client, answer=control.answer, faults=Faults())
                 if controls:

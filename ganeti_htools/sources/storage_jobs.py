@@ -12,7 +12,7 @@ from ganeti_htools.backends.ganeti_storage import DiskLocations
 from ganeti_htools.files import read_bytes
 from ganeti_htools.luxi import opcodes, queries
 from ganeti_htools.luxi.client import LuxiClient, LuxiError
-from ganeti_htools.luxi.questions import results_of
+from ganeti_htools.luxi.query_jobs import results_of
 from ganeti_htools.model import known_storage
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError, on_one_line

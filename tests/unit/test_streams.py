@@ -9,13 +9,15 @@ from ganeti_htools import streams
 
 
 def test_closed_streams_are_opened_to_nowhere() -> None:
-    script = "from ganeti_htools import streams; streams.complete(); print(open('/dev/null').fileno() > 2)"
+    script = (
+        "from ganeti_htools import streams; streams.open_missing(); print(open('/dev/null').fileno() > 2)"
+    )
     closed = f'{sys.executable} -c "{script}" <&- 2>&-'
     assert subprocess.run(["sh", "-c", closed], stdout=subprocess.PIPE, check=True).stdout == b"True\n"
 
 
 def test_a_character_that_the_terminal_lacks_is_escaped() -> None:
-    script = "from ganeti_htools import streams; streams.complete(); print('\\xe4')"
+    script = "from ganeti_htools import streams; streams.open_missing(); print('\\xe4')"
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     ended = subprocess.run(
         [sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, check=True
@@ -26,7 +28,7 @@ def test_a_character_that_the_terminal_lacks_is_escaped() -> None:
 def test_a_signal_that_was_ignored_at_the_start_is_not_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
     handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_IGN}
     monkeypatch.setattr(signal, "getsignal", handlers.__getitem__)
-    assert streams.heeded(signal.SIGINT, signal.SIGHUP) == (signal.SIGINT,)
+    assert streams.not_ignored(signal.SIGINT, signal.SIGHUP) == (signal.SIGINT,)
 
 
 def test_what_is_no_terminal_has_no_width(capfd: pytest.CaptureFixture[str]) -> None:
@@ -37,7 +39,8 @@ def test_what_is_no_terminal_has_no_width(capfd: pytest.CaptureFixture[str]) -> 
 
 def test_terminal_of_unknown_size_has_80_columns_unless_output_is_wide() -> None:
     script = (
-        "from ganeti_htools import streams; print(streams.width()); streams.widen(); print(streams.width())"
+        "from ganeti_htools import streams; print(streams.width()); "
+        "streams.disable_fitting(); print(streams.width())"
     )
     ours, its = os.openpty()
     with os.fdopen(ours, "rb"), os.fdopen(its, "wb") as terminal:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from ganeti_htools import machine
 from ganeti_htools.backends.inventory_tags import tag_of, tags_about
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from ganeti_htools.luxi import opcodes, questions
+from ganeti_htools.luxi import opcodes, query_jobs
 from ganeti_htools.luxi.client import LuxiError
 from ganeti_htools.luxi.opcodes import Opcode, Signature
 from ganeti_htools.model.cluster import Cluster
@@ -41,7 +41,7 @@ class InventoryTags:
             signature = Signature("htoolsd", "inventory set", purpose, f"{machine.now_ns():x}")
             try:
                 async with self._sync.client() as ganeti:
-                    await questions.run_job(ganeti, work, signature, _PATIENCE)
+                    await query_jobs.run_job(ganeti, work, signature, _PATIENCE)
             except LuxiError as error:
                 raise RefusalError(Refusal.CLUSTER, f"{owner}: the tag was not set: {error}") from None
             await self._cluster(owner)

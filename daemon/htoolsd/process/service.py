@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None, signs: Sequence[socket.socket] = ())
     ``signs`` are the open signs of the start, which are closed a while after it.
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is handled
-    streams.complete()
+    streams.open_missing()
     logs.configure()
     options = vars(argument_parser().parse_args(argv))
     path, stay, check = options.pop("config"), options.pop("stay"), options.pop("check_config")

@@ -26,7 +26,9 @@ async def handle_signals(
 
     SIGINT is ignored if the daemon was started to ignore it.
     """
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP, *streams.heeded(signal.SIGINT)) as signals:
+    with trio.open_signal_receiver(
+        signal.SIGTERM, signal.SIGHUP, *streams.not_ignored(signal.SIGINT)
+    ) as signals:
         task_status.started()
         async for number in signals:
             if number == signal.SIGHUP:

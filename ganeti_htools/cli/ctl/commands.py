@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, Protocol
 
-from ganeti_htools.cli.report.layout import harmless, wrapped
+from ganeti_htools.cli.report.layout import escape_control_characters, wrapped
 from ganeti_htools.client.calls import PATIENCE, ask
 from ganeti_htools.model.wording import did_you_mean
 
@@ -63,7 +63,9 @@ def look(options: Namespace) -> None:
 
 def show(options: Namespace, answer: Any, report: Report) -> int:
     """Print an answer of the daemon, as it is with ``--json``; the exit status."""
-    print(json.dumps(answer, indent=2) if options.json else wrapped(report(harmless(answer))))
+    print(
+        json.dumps(answer, indent=2) if options.json else wrapped(report(escape_control_characters(answer)))
+    )
     return 0
 
 

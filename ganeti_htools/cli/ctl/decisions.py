@@ -9,7 +9,7 @@ from typing import Any
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.ctl.commands import PLANNING, Add, CommandParser, call, look, show
-from ganeti_htools.cli.report.layout import fitting_table, harmless, some, wrapped
+from ganeti_htools.cli.report.layout import escape_control_characters, first_of, fitting_table, wrapped
 from ganeti_htools.cli.terminal.arguments import count, size
 from ganeti_htools.cli.terminal.messages import say
 from ganeti_htools.client.calls import ask
@@ -159,7 +159,7 @@ def _report_decision(options: Namespace, relay: Any) -> int:
         sys.stdout.write(relay["stdout"])
     elif relay["stdout"]:
         relay["answer"] = json.loads(relay["stdout"])
-        print(wrapped(text(harmless(relay), options.alternates)))
+        print(wrapped(text(escape_control_characters(relay), options.alternates)))
     return int(relay["exit_status"])
 
 
@@ -184,8 +184,8 @@ def text(relay: Any, alternates: int | None) -> str:
 def placement(told: Mapping[str, Any]) -> str:
     """Describe a decision by its summary: the instances, their new nodes, the score, and the refusal."""
     more = ["..."] * bool(told.get("more_instances"))
-    asked = f"{told['request']} {some([*told['instances'], *more])}"
-    places = some([":".join(nodes) for nodes in told.get("nodes") or ()])
+    asked = f"{told['request']} {first_of([*told['instances'], *more])}"
+    places = first_of([":".join(nodes) for nodes in told.get("nodes") or ()])
     refused = f"refused: {told['refusal']}" if told.get("refusal") else ""
     outcome = "; ".join(filter(None, (f"=> {places}" if places else "", refused)))
     return f"{asked} {outcome}{score(told.get('score'))}"

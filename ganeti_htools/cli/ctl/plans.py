@@ -8,7 +8,7 @@ from typing import Any
 
 from ganeti_htools.cli.ctl.callers import author, caller, others
 from ganeti_htools.cli.ctl.commands import PLANNING, Add, asking, call, look, show
-from ganeti_htools.cli.report.layout import fitting_table, harmless, wrapped
+from ganeti_htools.cli.report.layout import escape_control_characters, fitting_table, wrapped
 from ganeti_htools.cli.terminal.arguments import count
 from ganeti_htools.cli.terminal.messages import progress
 from ganeti_htools.client.plan_changes import follow
@@ -54,7 +54,7 @@ def _plans(options: Namespace) -> int:
     if options.waiting or options.failed:
         plans = list(filter(is_waiting if options.waiting else has_failed, plans))
     elif not options.json:
-        for line in turns(harmless(call(options, "status")["planning"])):
+        for line in turns(escape_control_characters(call(options, "status")["planning"])):
             print(line)
     return show(options, plans, table)
 
@@ -83,7 +83,7 @@ def _resume(options: Namespace) -> int:
         time.sleep(_PAUSE)
     made = call(options, "resume", {"plan": options.plan}, PLANNING)
     if not options.json:
-        print(wrapped("\n".join(description(harmless(made)))), flush=True)
+        print(wrapped("\n".join(description(escape_control_characters(made)))), flush=True)
     options.plan = made["id"]
     return _execute(options, made)
 
@@ -97,7 +97,7 @@ def _follow(options: Namespace, plan: Any = None) -> int:
         for change in follow(options.socket, options.plan):
             if not options.json:
                 lines = [
-                    *(description(harmless(change.plan)) if plan is None else ()),
+                    *(description(escape_control_characters(change.plan)) if plan is None else ()),
                     *(line for _, line in change.lines),
                 ]
                 live("")

@@ -12,7 +12,7 @@ from ganeti_htools import streams
 from ganeti_htools.cli.ctl.commands import PLANNING, Add, asking, call, look, show
 from ganeti_htools.cli.ctl.plans import turns
 from ganeti_htools.cli.report import storage
-from ganeti_htools.cli.report.layout import columns, some
+from ganeti_htools.cli.report.layout import columns, first_of
 from ganeti_htools.cli.report.maintenance_marks import maintenance_line, roll_line
 from ganeti_htools.files import write_text
 from ganeti_htools.model.wording import counted, duration
@@ -178,7 +178,7 @@ def _groups(groups: Any) -> str:
     for group in groups:
         found.setdefault(group["health"], []).append(group["name"])
     return ", ".join(
-        f"{len(names)} {word}" + (f" ({some(names)})" if word != "healthy" else "")
+        f"{len(names)} {word}" + (f" ({first_of(names)})" if word != "healthy" else "")
         for word, names in found.items()
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ganeti_htools.cli.ctl.history import why
 from ganeti_htools.cli.ctl.screen import Choice, Line, Shown, Style, frame, press
-from ganeti_htools.cli.report.layout import harmless
+from ganeti_htools.cli.report.layout import escape_control_characters
 from ganeti_htools.client.calls import PATIENCE, ask
 from ganeti_htools.model.cluster import common_suffix
 from ganeti_htools.model.errors import HtoolsError
@@ -47,7 +47,7 @@ class LastAnswers:
 
     def look(self, choice: Choice) -> Shown:
         """Ask for what a choice shows. Raises HtoolsError."""
-        status: Any = harmless(ask(self._socket, "status", {}, patience=PATIENCE))
+        status: Any = escape_control_characters(ask(self._socket, "status", {}, patience=PATIENCE))
         generations = status["cluster"]["generations"]
         began = time.monotonic()
         if self._state is None or (self._state[0] != generations and began >= self._not_before):
@@ -57,10 +57,10 @@ class LastAnswers:
             self._not_before = began + (time.monotonic() - began) / _SHARE
         if choice.instance and choice.instance != self._why[0]:
             told: Any = ask(self._socket, "why", {"instance": choice.instance}, patience=PATIENCE)
-            self._why = choice.instance, why(harmless(told))
+            self._why = choice.instance, why(escape_control_characters(told))
         plans: Any = ()
         if status["plans"].keys() & _GOING:
-            listed: Any = harmless(ask(self._socket, "plans", {}, patience=PATIENCE))
+            listed: Any = escape_control_characters(ask(self._socket, "plans", {}, patience=PATIENCE))
             plans = [each | {"now": time.time()} for each in listed if each["state"] in _GOING]
         rate = self._rate(status["decisions"])
         return Shown(status, self._state[1], rate, self._why[1], self._suffix, plans)

@@ -154,7 +154,7 @@ def obstacles(why: Obstruction | None) -> list[str]:
         return []
     cannot = "could not be lost with an instance more" if why.more else "cannot be lost"
     lines = [
-        f"{obstacle.node} {cannot}: {layout.some(obstacle.instances)} would not come back"
+        f"{obstacle.node} {cannot}: {layout.first_of(obstacle.instances)} would not come back"
         if obstacle.instances
         else f"{obstacle.node} has less memory free than it has to keep"
         for obstacle in why.obstacles[: layout.NAMED]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.cli.report.layout import some
+from ganeti_htools.cli.report.layout import first_of
 from ganeti_htools.engine.rules.contradictions import Contradiction, RuleCheck
 from ganeti_htools.model.state import State
 
@@ -14,12 +14,14 @@ def as_text(state: State, found: RuleCheck) -> str:
     """Describe the contradictions, and what was left out."""
     lines = [f"Contradictions in the rules of instances: {len(found.contradictions)}"]
     lines += (f"    {_contradiction(state, each)}" for each in found.contradictions)
-    lines += (f"Undecided, too many places to try: {some(_names(state, rows))}" for rows in found.undecided)
+    lines += (
+        f"Undecided, too many places to try: {first_of(_names(state, rows))}" for rows in found.undecided
+    )
     if found.oversized:
-        names = some(_names(state, found.oversized))
+        names = first_of(_names(state, found.oversized))
         lines.append(f"Left out, too large for every empty node: {names}")
     if closed := _closed(state):
-        lines.append(f"Nodes that take no instances: {some(closed)}")
+        lines.append(f"Nodes that take no instances: {first_of(closed)}")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -28,7 +30,7 @@ def _contradiction(state: State, each: Contradiction) -> str:
     if not each.nodes:
         why.append("no primary is left")
     elif len(each.nodes) < np.count_nonzero(~state.columns.offline):
-        why.append(f"primaries left: {some(state.names(each.nodes))}")
+        why.append(f"primaries left: {first_of(state.names(each.nodes))}")
     told = f"{', '.join(each.rules)}: {', '.join(_names(state, each.instances))}"
     return f"{told} ({'; '.join(why)})" if why else told
 

@@ -24,7 +24,7 @@ def columns() -> int:
     return streams.width() or _USUAL
 
 
-def some(names: Sequence[str]) -> str:
+def first_of(names: Sequence[str]) -> str:
     """Join the first names, and say how many more there are."""
     more = len(names) - NAMED
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:NAMED])} and {more} more"
@@ -114,15 +114,15 @@ def _cut(cell: str, width: int) -> str:
     return cell if len(cell) <= width else f"{cell[: width - 1]}…"
 
 
-def harmless(answer: Any) -> Any:
+def escape_control_characters(answer: Any) -> Any:
     """Return JSON whose texts are :func:`printable`: other programs and people wrote them."""
     match answer:
         case str():
             return printable(answer)
         case list():
-            return list(map(harmless, answer))
+            return list(map(escape_control_characters, answer))
         case dict():
-            return {printable(key): harmless(value) for key, value in answer.items()}
+            return {printable(key): escape_control_characters(value) for key, value in answer.items()}
     return answer
 
 

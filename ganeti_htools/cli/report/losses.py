@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti_htools.cli.report.health import tolerated
-from ganeti_htools.cli.report.layout import fitting_table, some, wrapped
+from ganeti_htools.cli.report.layout import first_of, fitting_table, wrapped
 from ganeti_htools.engine.redundancy.health import Loss, Tolerance
 from ganeti_htools.engine.redundancy.rule import Means, Recovery
 from ganeti_htools.model.cluster import common_suffix
@@ -56,7 +56,7 @@ def as_table(state: State, losses: Sequence[Loss]) -> str:
                 if not _restarted(each) and (each.node != NOWHERE) is which
             ]
             if names:
-                notes.append(f"Without {name(loss.node)}, {means}: {some(names)}\n")
+                notes.append(f"Without {name(loss.node)}, {means}: {first_of(names)}\n")
     title = wrapped(f"{answer}. The fullest other node after each loss:\n")
     return title + table + wrapped("".join(notes))
 

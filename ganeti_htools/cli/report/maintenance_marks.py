@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from ganeti_htools.cli.report.layout import some
+from ganeti_htools.cli.report.layout import first_of
 
 
 def local_time(stamp: str) -> str:
@@ -29,5 +29,7 @@ def maintenance_line(node: Any) -> str:
 
 def roll_line(roll: Any) -> str:
     """Describe a roll of maintenance: since when, by whom, and where it is."""
-    parts = [f"{word} {some(roll[key])}" for word, key in (("done", "done"), ("at", "working")) if roll[key]]
+    parts = [
+        f"{word} {first_of(roll[key])}" for word, key in (("done", "done"), ("at", "working")) if roll[key]
+    ]
     return f"roll of {by_local_time(roll['name'])}: {'; '.join(parts)}"

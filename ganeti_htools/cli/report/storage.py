@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ganeti_htools.cli.report.layout import fitting_table, gib, some
+from ganeti_htools.cli.report.layout import first_of, fitting_table, gib
 from ganeti_htools.model.wording import size
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def warnings(faults: "StorageFaults") -> Iterator[str]:
     for each, what in ((faults.missing, "disks"), (faults.unmirrored, "mirrors")):
         for node, unit, instances in each:
             lacks = "does not see" if unit.type.pool else "does not report"
-            yield f"node {node} {lacks} {unit}, where {what} of {some(instances)} are"
+            yield f"node {node} {lacks} {unit}, where {what} of {first_of(instances)} are"
     for place, unit, total, free in faults.full:
         where = f"{unit} of node {place}" if place else str(unit)
         yield f"{where} is {100 * (total - free) // total} % full: {size(free)} of {size(total)} are free"

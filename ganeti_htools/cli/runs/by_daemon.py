@@ -112,7 +112,7 @@ async def _follow(path: str, number: str, begin: Callable[[], None], say: Say) -
     changes = plan_changes.follow(path, number)
     last: plan_changes.PlanChange | None = None
     problem: HtoolsError | None = None
-    heeded = trio.open_signal_receiver(signal.SIGINT) if streams.heeded(signal.SIGINT) else nullcontext()
+    heeded = trio.open_signal_receiver(signal.SIGINT) if streams.not_ignored(signal.SIGINT) else nullcontext()
     with messages.progress(f"plan {number}") as live, heeded as signals:
         await trio.to_thread.run_sync(begin)
         async with open_nursery() as nursery:

@@ -29,7 +29,7 @@ def read_now(line: CommandLine) -> Cluster:
     return read_cluster(line).cluster
 
 
-def make(line: CommandLine, options: MaintainOptions) -> tuple[MaintenancePlan, Any]:
+def plan_action(line: CommandLine, options: MaintainOptions) -> tuple[MaintenancePlan, Any]:
     """Plan an action. Returns the plan with htoolsd's answer, if that has made it.
 
     With ``-X`` this waits for jobs of earlier runs. Nodes whose maintenance ends are set online, and awaited.
@@ -71,12 +71,12 @@ def carry_out(line: CommandLine, plan: MaintenancePlan, answer: Any, tell: Tell)
     return plans.carry_out(line, HMAINTAIN.name, plan, answer, tell) if any(plan.jobs()) else None
 
 
-def act(line: CommandLine, options: MaintainOptions, tell: Tell) -> MaintenancePlan:
+def execute_action(line: CommandLine, options: MaintainOptions, tell: Tell) -> MaintenancePlan:
     """Carry out an action, if there is anything to do. Returns its plan.
 
     Raises HtoolsError; KeyboardInterrupt if somebody stops it.
     """
-    plan, answer = make(line, options)
+    plan, answer = plan_action(line, options)
     if any(plan.jobs()):
         report(plan, tell)
         outcome = carry_out(line, plan, answer, tell)
@@ -95,7 +95,7 @@ def set_online(line: CommandLine, options: MaintainOptions) -> None:
 
     end, online = time.monotonic() + _ANSWERING, replace(options, action="online")
     while True:
-        plan, answer = make(line, online)
+        plan, answer = plan_action(line, online)
         outcome = carry_out(line, plan, answer, lambda *_: None)
         if outcome is None or outcome["ending"] != Ending.FAILED.value or time.monotonic() > end:
             plans.conclude(outcome)

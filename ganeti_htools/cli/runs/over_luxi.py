@@ -177,7 +177,7 @@ async def _carry_out(
             return await storage_jobs.with_storage(ganeti, cluster, _warn) if ask_storage else cluster
 
         cluster = None
-        heeded = streams.heeded(signal.SIGINT, signal.SIGHUP)
+        heeded = streams.not_ignored(signal.SIGINT, signal.SIGHUP)
         with messages.progress("jobs") as live, trio.open_signal_receiver(signal.SIGTERM, *heeded) as signals:
             async with open_nursery() as nursery:
                 nursery.start_soon(_handle_signals, signals, stop, nursery.cancel_scope)

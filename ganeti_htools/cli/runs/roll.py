@@ -25,7 +25,7 @@ from ganeti_htools.planning.maintenance.roll import Roll, RollBatch, RollOptions
 from ganeti_htools.planning.view import is_called
 
 
-def look(cluster: Cluster, options: RollOptions) -> Roll:
+def plan_roll(cluster: Cluster, options: RollOptions) -> Roll:
     """Find what is left of a roll. Raises HtoolsError."""
     with progress("planning the roll") as live:
         return roll_of(cluster, options, live)
@@ -45,13 +45,13 @@ def carry_out(line: CommandLine, options: RollOptions, tell: Tell) -> tuple[Roll
     if line.master_failover:
         _become_master(line)
     cluster = maintenance.read_now(line)
-    roll, complete = look(cluster, options), True
+    roll, complete = plan_roll(cluster, options), True
     under_way = tuple(name for batch in roll.batches if batch.stage != "new" for name in batch.nodes)
     working = replace(options.start, nodes=under_way, take_over=line.take_over)
     maintenance.check_marks(line, cluster.nodes, working)
     if line.anew and roll.done:
         _forget(line, roll, options.start)
-        roll = look(maintenance.read_now(line), options)
+        roll = plan_roll(maintenance.read_now(line), options)
     tell(*map(wrapped, reports.about_roll(roll)))
     name, accepted = roll.name or options.start.run.rpartition(":")[0], _lost(cluster, options)
     while roll.batches:
@@ -61,7 +61,7 @@ def carry_out(line: CommandLine, options: RollOptions, tell: Tell) -> tuple[Roll
             tell(f"Batch: {', '.join(batch.nodes)}{more}")
             complete &= _through(line, batch, name, words, options, tell)
             _verify(maintenance.read_now(line), options, accepted)
-        before, roll = roll, look(maintenance.read_now(line), options)
+        before, roll = roll, plan_roll(maintenance.read_now(line), options)
         for node, why in roll.refused.items():
             if node not in before.refused:
                 warn(f"Warning: node {node} is left out: {why}")
@@ -92,12 +92,14 @@ def _through(
             if batch.stage == "begun":
                 maintenance.set_online(line, start)  # it may have been cut off while they were offline
             before = OverLuxi(line).boot_ids(batch.nodes) if line.rebooted else {}
-            maintenance.act(line, taken_over, tell)
-            plan = maintenance.act(line, start, tell)  # what had been decided before may have come meanwhile
+            maintenance.execute_action(line, taken_over, tell)
+            plan = maintenance.execute_action(
+                line, start, tell
+            )  # what had been decided before may have come meanwhile
             if left := cannot_leave(plan, options.ignore_non_redundant):
                 raise HtoolsError(f"{', '.join(batch.nodes)}: {describe(left)}")
             if line.set_offline:
-                maintenance.act(line, replace(start, action="offline"), tell)
+                maintenance.execute_action(line, replace(start, action="offline"), tell)
             if words:
                 running = True
                 waiting.run_program(words, batch.nodes, line.json)
@@ -108,12 +110,14 @@ def _through(
                 maintenance.set_online(line, start)
             if before:
                 OverLuxi(line).await_reboot(before)
-        plan = maintenance.act(line, replace(end, take_over=line.take_over and batch.stage == "done"), tell)
+        plan = maintenance.execute_action(
+            line, replace(end, take_over=line.take_over and batch.stage == "done"), tell
+        )
     except (HtoolsError, SystemExit, KeyboardInterrupt) as ended:
         names, option = " ".join(batch.nodes), " --take-over"
         if isinstance(ended, KeyboardInterrupt) and not running:  # nothing is under way
             with suppress(HtoolsError):
-                maintenance.act(line, replace(start, action="release"), lambda *_: None)
+                maintenance.execute_action(line, replace(start, action="release"), lambda *_: None)
                 option = ""
         say(
             f"The roll stops at {names}: the same command{option and ' with'}{option} goes on there,"
@@ -126,7 +130,7 @@ def _through(
 def _forget(line: CommandLine, roll: Roll, options: MaintainOptions) -> None:
     """Remove what the roll has noted, if it has noted anything."""
     if roll.done:
-        maintenance.act(line, replace(options, action="forget", nodes=roll.done), lambda *_: None)
+        maintenance.execute_action(line, replace(options, action="forget", nodes=roll.done), lambda *_: None)
 
 
 def _lost(cluster: Cluster, options: RollOptions) -> frozenset[str]:

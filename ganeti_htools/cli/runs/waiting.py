@@ -52,7 +52,7 @@ def run_program(words: Sequence[str], nodes: Sequence[str], quiet: bool) -> None
 
 def end_at_signals() -> None:
     """Let SIGTERM and SIGHUP interrupt the program as SIGINT does."""
-    if not streams.heeded(signal.SIGINT):
+    if not streams.not_ignored(signal.SIGINT):
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # it stays without effect
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -61,7 +61,7 @@ def end_at_signals() -> None:
         if callable(handler):
             handler(signal.SIGINT, frame)
 
-    for number in streams.heeded(signal.SIGTERM, signal.SIGHUP):
+    for number in streams.not_ignored(signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
 
 

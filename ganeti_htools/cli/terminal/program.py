@@ -19,7 +19,7 @@ INTERRUPTED = 130  # by SIGINT, as shells say it
 
 def execute(program: Program, work: Work, argv: Sequence[str] | None = None) -> int:
     """Run a program. An error is one line; a closed pipe counts as an error."""
-    streams.complete()
+    streams.open_missing()
     status = INTERRUPTED
     try:
         status = _ended(program, work, sys.argv[1:] if argv is None else argv)
@@ -33,7 +33,7 @@ def _ended(program: Program, work: Work, argv: Sequence[str]) -> int:
     try:
         line = parse_or_exit(program, argv)
         if line.wide:
-            streams.widen()
+            streams.disable_fitting()
         if line.arguments and not program.arguments:
             raise HtoolsError("This program doesn't take any arguments.")
         status = work(line) or 0

@@ -205,18 +205,18 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
         moves = iter(jobs_of([jobs for part in parts for jobs in part]))
         soon = {state.cluster.nodes[row].name for phase in phases[:1] for row in {*phase.nodes} - phase.late}
         drained = soon & {node.name for node in left.drained}
-        sets = [*power_jobs.finish(left, soon)]
+        sets = [*power_jobs.cleanup_jobs(left, soon)]
         known = list(state.cluster.nodes)
         for phase, part in zip(phases, parts, strict=True):
             own, nodes = list(islice(moves, len(part))), [known[row] for row in phase.nodes]
             if phase.action is Action.ONLINE:
-                sets += [*power_jobs.up(nodes), *own]
+                sets += [*power_jobs.power_up_jobs(nodes), *own]
                 for row in phase.nodes:
                     known[row] = power_jobs.node_when_online(known[row])
             else:
                 late = state.names(phase.late)
                 new = [node.name for node in nodes if node.name not in drained]
-                sets += [*power_jobs.drain_and_empty(new, own, late), *power_jobs.down(nodes)]
+                sets += [*power_jobs.drain_and_empty(new, own, late), *power_jobs.power_down_jobs(nodes)]
         return [jobs for jobs in sets if jobs]
 
     def jobs_for_script(self) -> Jobsets:

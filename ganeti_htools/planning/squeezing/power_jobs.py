@@ -67,16 +67,16 @@ def undrain(node: str) -> Job:
     return Job(f"undrain {node}", *work, None, (node,), "online, not drained any more")
 
 
-def down(nodes: Sequence[Node]) -> list[list[Job]]:
+def power_down_jobs(nodes: Sequence[Node]) -> list[list[Job]]:
     """Tag empty nodes that have no standby tag, mark all offline, and power them off."""
     return [
         [_mark(node.name) for node in nodes if not standby(node.tags)],
         [_offline(node.name) for node in nodes],
-        *off(nodes),
+        *power_off_jobs(nodes),
     ]
 
 
-def off(nodes: Sequence[Node]) -> list[list[Job]]:
+def power_off_jobs(nodes: Sequence[Node]) -> list[list[Job]]:
     """Power offline nodes off; nodes without an out-of-band program stay on."""
     powered = [node.name for node in nodes if node.powered]
     last = [
@@ -86,7 +86,7 @@ def off(nodes: Sequence[Node]) -> list[list[Job]]:
     return [_power(powered, False), last]
 
 
-def up(nodes: Sequence[Node]) -> list[list[Job]]:
+def power_up_jobs(nodes: Sequence[Node]) -> list[list[Job]]:
     """Power nodes on, mark them online once their node daemons answer, and remove our tags."""
     switched = [node.name for node in nodes if node.powered is not None and not _kept_on(node)]
     last = []
@@ -97,13 +97,13 @@ def up(nodes: Sequence[Node]) -> list[list[Job]]:
     return [_power(switched, True), [_online(node.name) for node in nodes], last]
 
 
-def finish(left: SqueezeLeftovers, planned: Collection[str]) -> list[Sequence[Job]]:
+def cleanup_jobs(left: SqueezeLeftovers, planned: Collection[str]) -> list[Sequence[Job]]:
     """Finish an interrupted run, except for the nodes that are planned for again."""
     drained, offline, online = (
         [node for node in nodes if node.name not in planned]
         for nodes in (left.drained, left.offline, left.online)
     )
-    power, last = off(offline)
+    power, last = power_off_jobs(offline)
     back = [undrain(node.name) for node in drained]
     done = [untag(node, tags_of(node), "online") for node in online]
     return [[*back, *done, *power], last]

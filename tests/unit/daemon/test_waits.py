@@ -11,7 +11,7 @@ import trio.testing
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ganeti_htools.client.protocol import RefusalError
-from ganeti_htools.luxi import questions
+from ganeti_htools.luxi import query_jobs
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.errors import DataError, HtoolsError
 from htoolsd.api.metrics import MetricsMethods
@@ -289,7 +289,7 @@ async def job_that_never_ends(silence: Silence) -> None:
     silence.monkeypatch.setattr("ganeti_htools.luxi.job_queries.submit", submit)
     client: Any = Client()
     with pytest.raises(HtoolsError, match="has not ended within 60 s"):
-        await questions.results_of(client, [{"OP_ID": "OP_TEST"}], "test", 60)
+        await query_jobs.results_of(client, [{"OP_ID": "OP_TEST"}], "test", 60)
 
 
 CASES = (

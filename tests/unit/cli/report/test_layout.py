@@ -75,7 +75,9 @@ def test_table_fits_the_terminal(rows: list[list[str]], screen: int) -> None:
 def test_prints_what_others_wrote_without_effects() -> None:
     evil = "web\x1b[31m\nplan forged\x9b2J\u202e"
     shown = "web\\x1b[31m\\nplan forged\\x9b2J\\u202e"
-    assert layout.harmless({evil: [evil, 1, None, {"a": evil}]}) == {shown: [shown, 1, None, {"a": shown}]}
+    assert layout.escape_control_characters({evil: [evil, 1, None, {"a": evil}]}) == {
+        shown: [shown, 1, None, {"a": shown}]
+    }
     assert shown in layout.fitting_table(("Name",), [(evil,)], (False,))
     assert shown in layout.noted_table(("Name", "Words"), [(evil, evil)], (False, False))
     assert "\x1b" not in layout.wrapped(evil)

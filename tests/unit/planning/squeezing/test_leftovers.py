@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ganeti_htools.planning.squeezing.leftovers import before_drain, find_leftovers
-from ganeti_htools.planning.squeezing.power_jobs import finish
+from ganeti_htools.planning.squeezing.power_jobs import cleanup_jobs
 from tests.support.squeezing import world
 
 AUTO, SQUEEZING = "htools:standby:auto", "htools:squeezing"
@@ -27,7 +27,7 @@ def test_nodes_of_others_are_left_alone() -> None:
     cluster = replace(cluster, nodes=nodes, instances=rows)
     left = find_leftovers(cluster)
     assert str(left) == "one is drained, two is offline, boss is online and still tagged"
-    titles = [[job.title for job in jobs] for jobs in finish(left, set())]
+    titles = [[job.title for job in jobs] for jobs in cleanup_jobs(left, set())]
     assert titles == [["undrain one", "untag boss", "power off two"], ["untag two"]]
-    assert finish(left, {"one", "two", "boss"}) == [[], []]
+    assert cleanup_jobs(left, {"one", "two", "boss"}) == [[], []]
     assert str(find_leftovers(before_drain(cluster))) == str(left)

@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from ganeti_htools.luxi import job_queries, opcodes
 from ganeti_htools.luxi.client import LuxiError
-from ganeti_htools.luxi.questions import results_of
+from ganeti_htools.luxi.query_jobs import results_of
 from tests.support.simulated import Simulated, simulated
 from tests.support.worlds import role, world
 

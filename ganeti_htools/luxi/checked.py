@@ -9,7 +9,7 @@ from ganeti_htools.luxi.client import PATIENCE, AnswerError, LuxiClient
 Value = TypeVar("Value")
 
 
-async def ask(
+async def call(
     client: LuxiClient,
     method: str,
     args: Sequence[object],
@@ -19,7 +19,7 @@ async def ask(
     """Return what ``read`` makes of a result; it may raise TypeError, ValueError and LookupError."""
 
     def expect(result: Any) -> Value:
-        with expecting(method):
+        with shape_errors(method):
             return read(result)
 
     value: Value = await client.call(method, args, patience, expect=expect)
@@ -27,7 +27,7 @@ async def ask(
 
 
 @contextmanager
-def expecting(what: str) -> Iterator[None]:
+def shape_errors(what: str) -> Iterator[None]:
     """Turn errors about the shape of an answer to ``what`` into AnswerError."""
     try:
         yield
@@ -35,16 +35,16 @@ def expecting(what: str) -> Iterator[None]:
         raise AnswerError(f"{what}: the answer has an unexpected shape") from error
 
 
-def of(kind: type[Value], value: object) -> Value:
+def exactly(kind: type[Value], value: object) -> Value:
     """Return the value if it is exactly of that type. Raises TypeError."""
     if type(value) is not kind:
         raise TypeError
     return value
 
 
-def listed(value: object, length: int | None = None) -> list[Any]:
+def list_of(value: object, length: int | None = None) -> list[Any]:
     """Return the value if it is a list, of that length if given. Raises TypeError, ValueError."""
-    values = of(list, value)
+    values = exactly(list, value)
     if length is not None and len(values) != length:
         raise ValueError
     return values
