@@ -29,7 +29,7 @@ _SAVED = {
 }
 
 
-def _options(line: CommandLine) -> SqueezeOptions:
+def squeeze_options(line: CommandLine) -> SqueezeOptions:
     """Read the options of the plan from a command line."""
     return SqueezeOptions(
         view=view_of(line),
@@ -46,7 +46,7 @@ def _options(line: CommandLine) -> SqueezeOptions:
 
 def run(line: CommandLine) -> None:
     """Read the cluster, plan, report and carry out. Raises HtoolsError."""
-    options, tell = _options(line), printer(line)
+    options, tell = squeeze_options(line), printer(line)
     check_exec(HSQUEEZE, line)
     if line.exec and line.luxi is not None:
         plans.executor(line).settle(HSQUEEZE.name)

@@ -145,8 +145,8 @@ def test_places_at_the_end_of_a_round_are_within_the_limits_when_the_rules_refus
     exchanges.begin()
     rating.at(*home)
     exchanges.make(found, other)
-    lead, row = exchanges._lead, exchanges.rows[away]
-    monkeypatch.setattr(exchanges, "_lead", lambda *goal: goal[0] != row and lead(*goal))
+    lead, row = exchanges.lead, exchanges.rows[away]
+    monkeypatch.setattr(exchanges, "lead", lambda *goal: goal[0] != row and lead(*goal))
     exchanges.end()
     assert visits.total.moves == 1
     assert (visits.state.pnode[row], visits.state.snode[row]) != (homes.pnode[row], homes.snode[row])

@@ -88,7 +88,7 @@ def test_sums_take_what_resources_declare(case: tuple[State, Instance]) -> None:
     redundancy = of_all(state, PlacementOptions())
     after, _ = node_rules.add_primary(columns, asked, 0, 0, force=True)
     for node in range(len(state.group)):
-        before, (displaced, free) = redundancy.bounds.demand, redundancy.bounds._after(asked, [node])
+        before, (displaced, free) = redundancy.bounds.demand, redundancy.bounds.demand_and_room(asked, [node])
         sums: list[tuple[Amounts, Amounts, Ints, Ints, Ints]] = [
             (before.memory, displaced.memory, free.memory, columns.unallocated, after.unallocated),
         ]
@@ -102,7 +102,7 @@ def test_sums_take_what_resources_declare(case: tuple[State, Instance]) -> None:
             sums.append((*spindles, columns.f_spindles, after.f_spindles))
         for alone, together, left, figure, then in sums:
             assert left[node] == then[node]
-            if not asked.mirrored and not redundancy.bounds._bound(asked, node):
+            if not asked.mirrored and not redundancy.bounds.is_bound(asked, node):
                 assert together.total[node] - alone.total[node] == figure[node] - then[node]
 
 

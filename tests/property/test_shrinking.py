@@ -95,7 +95,7 @@ def test_a_size_has_a_pair_if_looking_at_all_of_them_finds_one(seed: int) -> Non
             found = on_all_pairs(state, asked, shrinking.scope, shrinking.assessment)
             if verdict.fits:
                 assert shrinking.has_place(size) is any(each.trial is not None for each in found)
-            shrinking._look_ahead(size, fail)
+            shrinking.look_ahead(size, fail)
             if (smaller := size.smaller(fail)) is None:
                 break
             size = smaller
@@ -115,7 +115,7 @@ def test_what_is_ruled_out_has_no_redundant_pair(seeds: range) -> None:
         shrinking = Shrinking(state, InstanceKind(DiskTemplate.DRBD, 1), site(state, PlacementOptions()))
         for _ in range(12):
             size = InstanceSize(rng.randrange(64, 6_000), rng.randrange(256, 100_000), 1)
-            if shrinking.verdicts.of(size)[0].fits and shrinking._ruled_out(size):
+            if shrinking.verdicts.of(size)[0].fits and shrinking.is_ruled_out(size):
                 asked = state.requested_instance(shrinking.kind.instance(size))
                 found = on_all_pairs(state, asked, shrinking.scope, shrinking.assessment)
                 assert all(each.trial is None for each in found)
@@ -131,15 +131,15 @@ def test_disk_that_nodes_need_not_give_makes_no_difference(seed: int) -> None:
     shrinking = Shrinking(state, InstanceKind(DiskTemplate.SHARED_FILE, 1), site(state, PlacementOptions()))
     for _ in range(30):
         size = InstanceSize(rng.randrange(64, 8_000), rng.randrange(2048, 1 << 17), 1)
-        steps, fits = shrinking._indifferent(size, Fail.DISK), shrinking.verdicts.of(size)[0].fits
-        assert steps == shrinking._free_steps(size, Fail.DISK) > 0
+        steps, fits = shrinking.indifferent_steps(size, Fail.DISK), shrinking.verdicts.of(size)[0].fits
+        assert steps == shrinking.free_steps(size, Fail.DISK) > 0
         for step in (rng.randint(1, steps), steps):
             smaller, anew = size.less(Fail.DISK, step), Shrinking(state, shrinking.kind, shrinking.scope)
             assert anew.verdicts.of(smaller) == shrinking.verdicts.of(size)
             assert not fits or anew.has_place(smaller) is shrinking.has_place(size)
-        assert shrinking._indifferent(size, Fail.MEM) == 0
+        assert shrinking.indifferent_steps(size, Fail.MEM) == 0
         plain = Shrinking(state, InstanceKind(DiskTemplate.PLAIN, 1), shrinking.scope)
-        assert plain._indifferent(size, Fail.DISK) == 0
+        assert plain.indifferent_steps(size, Fail.DISK) == 0
 
 
 def barren(rng: random.Random, shrinking: Shrinking, number: int) -> Iterator[tuple[InstanceSize, SizeRun]]:

@@ -151,7 +151,7 @@ def test_instances_in_turn_survive_as_long_as_the_rule_says(
         monkeypatch.setattr(assessments, "FIGURES", rng.choice((1, 1 << 17)))
         assessment, everyone = assessed(state), range(len(state.group))
         asked = requested(rng, state, rng.choice((PLAIN, EXT)))
-        if not assessment.holds() or not assessment._can_batch(asked):
+        if not assessment.holds() or not assessment.can_batch(asked):
             continue
         after, primaries, redundant = state, [], 0
         for number in range(4):

@@ -149,7 +149,9 @@ def test_free_storage_is_exact_during_rolling_maintenance(full: bool, seeds: ran
         members = ~state.columns.offline
         classes = rolling.node_graph(state, members, offline=False).colourings()["LF"]
         try:
-            for _, after in rolling._parts(state, classes, Maintenance(full=full), lambda _node: None):
+            for _, after in rolling.emptied_together(
+                state, classes, Maintenance(full=full), lambda _node: None
+            ):
                 came += check(state, after)
         except HtoolsError:
             continue

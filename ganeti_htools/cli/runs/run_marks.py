@@ -33,7 +33,7 @@ def new_mark() -> str:
     except (KeyError, OSError):
         user = str(os.getuid())
     who = f"{user}@{socket.gethostname().partition('.')[0]}"[:_LONGEST_WHO]
-    return f"{now}:{who}:{os.getpid()}-{_start(os.getpid())}-{_host()}"
+    return f"{now}:{who}:{os.getpid()}-{start_time(os.getpid())}-{_host()}"
 
 
 def refuse_living(line: CommandLine, nodes: Iterable[Node], own: str) -> None:
@@ -43,7 +43,7 @@ def refuse_living(line: CommandLine, nodes: Iterable[Node], own: str) -> None:
     for mark, node in found.items():
         process = _PROCESS.search(mark)
         here = process is not None and process[3] == _host()
-        if mark in plans or (process and here and _start(int(process[1])) == process[2]):
+        if mark in plans or (process and here and start_time(int(process[1])) == process[2]):
             doing = f"plan {plans[mark]} of htoolsd" if mark in plans else f"process {process and process[1]}"
             raise HtoolsError(
                 f"node {node}: the run {mark} is still at work there ({doing});"
@@ -64,7 +64,7 @@ def _plans(line: CommandLine) -> dict[str, str]:
     return {mark_of(plan["options"]["run"]): plan["id"] for plan in going if "run" in plan["options"]}
 
 
-def _start(process: int) -> str | None:
+def start_time(process: int) -> str | None:
     """Return when a process started, in ticks since the boot; None if it is not running."""
     with suppress(OSError):
         state, *fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()

@@ -110,7 +110,7 @@ class PlaceExchanges:
         pnode, snode = self.nodes[self.rating.pnode], self.nodes[self.rating.snode]
         new = (pnode != state.pnode[rows]) | (snode != state.snode[rows])
         goals = np.stack([rows, pnode, snode], axis=1)[new].tolist()
-        while waiting := [goal for goal in goals if not self._lead(*goal)]:
+        while waiting := [goal for goal in goals if not self.lead(*goal)]:
             if len(waiting) == len(goals):
                 break
             goals = waiting
@@ -119,7 +119,7 @@ class PlaceExchanges:
             self.visits.take(self.noted)
         self.visits.keep()
 
-    def _lead(self, row: int, *goal: int) -> bool:
+    def lead(self, row: int, *goal: int) -> bool:
         """Move an instance to a place if it can go there within the limits."""
         state, (batch, member) = self.state, self.member[row]
         was = state.pnode[row], state.snode[row]

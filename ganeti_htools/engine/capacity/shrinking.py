@@ -112,7 +112,7 @@ class Shrinking:
 
     def infeasible(self, size: InstanceSize) -> bool:
         """Whether there is certainly no place, or none with which every node can be lost if it has to."""
-        return not self.verdicts.of(size)[0].fits or self._ruled_out(size)
+        return not self.verdicts.of(size)[0].fits or self.is_ruled_out(size)
 
     def failed(self, size: InstanceSize) -> SizeRun | None:
         """A size without a place, and the smaller ones that are infeasible for the same reasons.
@@ -126,9 +126,9 @@ class Shrinking:
             return SizeRun(size, failures, self._run(size, fail))
         mirrored = self.kind.mirrored
         if self.scope.guards(mirrored) and (mirrored or verdict.fits < PATIENCE) and not self.has_place(size):
-            run = SizeRun(size, failures, 1 + self._indifferent(size, fail))
+            run = SizeRun(size, failures, 1 + self.indifferent_steps(size, fail))
             if smaller := run[run.number - 1].smaller(fail):
-                self._look_ahead(smaller, fail)
+                self.look_ahead(smaller, fail)
             return run
         return None
 
@@ -143,15 +143,15 @@ class Shrinking:
                 ]
 
             def ruled_out(steps: list[int]) -> list[bool]:
-                return [self._ruled_out(size.less(fail, step)) for step in steps]
+                return [self.is_ruled_out(size.less(fail, step)) for step in steps]
 
-            end = _reach(self._free_steps(size, fail), alike)
-            if verdict.fits and end and not self._ruled_out(size.less(fail, end)):
+            end = _reach(self.free_steps(size, fail), alike)
+            if verdict.fits and end and not self.is_ruled_out(size.less(fail, end)):
                 end = _reach(end - 1, ruled_out)
             self.runs[size, fail] = end + 1
         return self.runs[size, fail]
 
-    def _free_steps(self, size: InstanceSize, fail: Fail) -> int:
+    def free_steps(self, size: InstanceSize, fail: Fail) -> int:
         """The number of times it can be made smaller before policies or nodes may see a difference."""
         if fail not in UNIT or fail in self.in_steps:
             return 0
@@ -159,11 +159,11 @@ class Shrinking:
         bound = max((bound for bound in self.bounds[fail] if bound <= amount), default=0)
         return min(size.steps(fail), (amount - bound) // UNIT[fail])
 
-    def _indifferent(self, size: InstanceSize, fail: Fail) -> int:
+    def indifferent_steps(self, size: InstanceSize, fail: Fail) -> int:
         """The number of times it can be made smaller by disk that no node or pool has to give it."""
-        return 0 if self.takes_disk or fail is not Fail.DISK else self._free_steps(size, fail)
+        return 0 if self.takes_disk or fail is not Fail.DISK else self.free_steps(size, fail)
 
-    def _ruled_out(self, size: InstanceSize) -> bool:
+    def is_ruled_out(self, size: InstanceSize) -> bool:
         """Whether bounds prove that each place makes some loss fatal, if redundancy is asked for.
 
         Then it is so for larger sizes, unless nodes limit amounts: a size that no other node takes need not
@@ -187,7 +187,7 @@ class Shrinking:
             max(pair) for pair in zip((size.mem, size.dsk, size.vcpus), self.floor, strict=True)
         )
         least = replace(size, mem=mem, dsk=dsk, vcpus=vcpus)
-        return not self.verdicts.at_best(least).fits or self._ruled_out(least)
+        return not self.verdicts.at_best(least).fits or self.is_ruled_out(least)
 
     def sidestep(self, run: SizeRun) -> tuple[int, InstanceSize] | None:
         """The last size of a run that another amount keeps from a redundant place, and the size that has one.
@@ -196,7 +196,7 @@ class Shrinking:
         reason, or else by the next. The least that a size can have is not tried: so do Ganeti's htools.
         """
         found: tuple[int, InstanceSize] | None = None
-        indifferent = self._indifferent(run.largest, worst(run.failures))
+        indifferent = self.indifferent_steps(run.largest, worst(run.failures))
         for fail in ranked(run.failures):
             at = run.number - 1 if run.failures[fail] else -1
             while at > (found[0] if found else -1):
@@ -243,12 +243,12 @@ class Shrinking:
                 last = size.less(fail, self._run(size, fail) - 1)
                 seen = None if seen is None else [*seen, size, last]
             else:
-                self._look_ahead(size, fail)
+                self.look_ahead(size, fail)
                 seen = None
                 if self.has_place(size):
                     end = size
                     break
-                last = size.less(fail, self._indifferent(size, fail))
+                last = size.less(fail, self.indifferent_steps(size, fail))
             if not self.verdicts.of(size)[0].failures[fail] or not last.steps(fail):
                 break
             size = last.less(fail, 1)
@@ -274,7 +274,7 @@ class Shrinking:
         found_by_hail = on_all_pairs(self.state, asked, self.scope, self.assessment)
         return any(solution.trial is not None for solution in found_by_hail)
 
-    def _look_ahead(self, size: InstanceSize, fail: Fail) -> None:
+    def look_ahead(self, size: InstanceSize, fail: Fail) -> None:
         """Simulate a size and the next ones, smaller by ``fail``, in one batch."""
         if size in self.places or not self.scope.options.capacity:
             return

@@ -152,7 +152,7 @@ def _groups(
     state: State, members: Bools, classes: Classes, maintenance: Maintenance, progress: Progress
 ) -> list[RebootGroup]:
     groups = []
-    for nodes, moved in _parts(state, classes, maintenance, progress):
+    for nodes, moved in emptied_together(state, classes, maintenance, progress):
         chosen = tuple(node for node in nodes if members[node])
         groups.append(RebootGroup(chosen, tuple(_relocations(state, moved))))
     return groups
@@ -169,7 +169,7 @@ def goes_astray(state: State, group: RebootGroup) -> bool:
     )
 
 
-def _parts(
+def emptied_together(
     state: State, classes: Classes, maintenance: Maintenance, progress: Progress
 ) -> Iterator[tuple[list[int], State]]:
     """Yield parts of each class that can be emptied together, each with the resulting state.

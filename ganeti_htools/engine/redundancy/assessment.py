@@ -56,7 +56,7 @@ class Assessment:
         if not nodes:
             return NOWHERE
         found, entangled = NOWHERE, self.bounds.entangled
-        if self._can_batch(asked):
+        if self.can_batch(asked):
             found = self._first_fatal(
                 [each for each in nodes if not entangled[each]], asked, primary, secondary
             )
@@ -83,7 +83,7 @@ class Assessment:
         number = len(new.which)
         known = self.bounds.checked & ~self.bounds.entangled
         suspects = [node for node in self.cache.suspects if known[node]][:LIKELY]
-        if not suspects or not number or not all(map(self._can_batch, new.sizes)):
+        if not suspects or not number or not all(map(self.can_batch, new.sizes)):
             return np.zeros(number, np.bool_)
         losses = self._losses(suspects)
         assert losses is not None
@@ -98,7 +98,7 @@ class Assessment:
         It may be less than the truth: it is 0 where only the rule can tell.
         """
         bounds, exclusive = self.bounds, self.state.columns.excl_stor.any()
-        if bounds.some_fatal or not self._can_batch(asked) or (exclusive and len(bounds.mirrored)):
+        if bounds.some_fatal or not self.can_batch(asked) or (exclusive and len(bounds.mirrored)):
             return 0
         came = _one_hot(primaries, len(bounds.free)).cumsum(axis=0)
         tight = (bounds.free - came * asked.record_mem <= bounds.expected).any(axis=1)
@@ -139,7 +139,7 @@ class Assessment:
         fatal[unsure] = ~self._survived(unsure)
         return np.flatnonzero(fatal).tolist()
 
-    def _can_batch(self, asked: RequestedInstance) -> bool:
+    def can_batch(self, asked: RequestedInstance) -> bool:
         """Whether losses with a new instance are simulated; otherwise the rule is tried."""
         columns = self.state.columns
         if asked.forthcoming or len(asked.tags) or placement_rules.is_ruled(self.state, asked):

@@ -160,7 +160,7 @@ class RedundancyBounds:
 
         Of entangled nodes little is proved, and nothing with a new instance that has rules.
         """
-        demand, room = self._after(asked, primaries)
+        demand, room = self.demand_and_room(asked, primaries)
         moved_mem, primary = 0, NOWHERE
         if asked is not None and asked.mirrored:
             moved_mem, [primary] = asked.record_mem, primaries
@@ -193,7 +193,7 @@ class RedundancyBounds:
             rows = unproved(rows, targets, surely_found)
         return np.concatenate([unknown, joint, rows])
 
-    def _after(
+    def demand_and_room(
         self, asked: RequestedInstance | None, primaries: Sequence[int], joins: bool = True
     ) -> tuple[DisplacedDemand, TargetRoom]:
         """The demand and the room with equal instances placed, whose secondary may be anywhere.
@@ -204,7 +204,7 @@ class RedundancyBounds:
         if asked is None or asked.forthcoming:
             return demand, room
         if joins and not asked.mirrored:
-            joining = [node for node in primaries if not self._bound(asked, node)]
+            joining = [node for node in primaries if not self.is_bound(asked, node)]
             demand = demand.joined(asked, np.array(joining, np.int64), self._refused(asked))
         everywhere = range(len(self.free)) if asked.mirrored else primaries
         return demand, TargetRoom(
@@ -220,7 +220,7 @@ class RedundancyBounds:
         """The nodes that refuse the amounts of a new instance; None if nodes limit none."""
         return None if self.demand.refused is None else refuses(self.state.columns, asked)
 
-    def _bound(self, asked: RequestedInstance, primary: int) -> bool:
+    def is_bound(self, asked: RequestedInstance, primary: int) -> bool:
         """Whether a new unmirrored instance could not come back anyway, for its storage units or rules."""
         if placement_rules.is_ruled(self.state, asked):
             return True  # perhaps; the rule decides
@@ -243,7 +243,7 @@ class RedundancyBounds:
     ) -> int:
         """The first of some nodes whose loss is certainly fatal with a new instance; NOWHERE if none."""
         nodes = list(nodes)
-        demand, room = self._after(asked, [primary], primary in nodes)
+        demand, room = self.demand_and_room(asked, [primary], primary in nodes)
         failed_over = room
         if asked.mirrored and not asked.forthcoming:
             pairs = zip(TargetRoom.of(self.state.columns).disk, asked.disk, strict=True)

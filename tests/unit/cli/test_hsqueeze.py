@@ -162,7 +162,7 @@ def test_factors_are_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str],
 
 
 def test_defaults_are_those_of_ganeti() -> None:
-    assert hsqueeze._options(CommandLine()).factors == (2.0, 2.0)
+    assert hsqueeze.squeeze_options(CommandLine()).factors == (2.0, 2.0)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def judge(mark: str, daemon: str | None = None) -> None:
 
 def of_process(number: int) -> str:
     """The mark that this process would have with that number."""
-    return re.sub(r"\d+-\d+-(\w+)$", rf"{number}-{run_marks._start(number)}-\1", new_mark())
+    return re.sub(r"\d+-\d+-(\w+)$", rf"{number}-{run_marks.start_time(number)}-\1", new_mark())
 
 
 def test_living_run_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
