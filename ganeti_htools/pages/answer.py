@@ -72,7 +72,7 @@ def state_sentence(side: Side) -> str:
     if not ill:
         many = len(side.health)
         which = f"All {many} node groups are healthy" if many > 1 else "The node group is healthy"
-        return f"{which}, and every node can be lost." if many else "No node group has nodes."
+        return f"{which}, and every node may fail." if many else "No node group has nodes."
     ill.sort(key=lambda group: -len(group["unrecoverable"]["instances"]))
     lost = ill[0]["unrecoverable"]
     if lost["nodes"]:

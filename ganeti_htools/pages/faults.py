@@ -9,7 +9,7 @@ from ganeti_htools.model.wording import size
 from ganeti_htools.pages.markup import Markup, element, fold, join, section, table
 from ganeti_htools.pages.sides import Side, some
 
-_WELL = [element("p", "✓ Every group is healthy, and every node can be lost.")]
+_WELL = [element("p", "✓ Every group is healthy, and every node may fail.")]
 
 
 def faults(before: Side, after: Side | None) -> Markup:
@@ -69,4 +69,4 @@ def _fatal(side: Side) -> Iterator[tuple[str, ...]]:
         for name in group["unrecoverable"]["instances"]:
             lost[side.state.cluster.nodes[places[name]].name].append(name)
         for node, names in lost.items():
-            yield node, group["name"], "cannot be lost", some(names)
+            yield node, group["name"], "must not fail", some(names)

@@ -152,7 +152,7 @@ def obstacles(why: Obstruction | None) -> list[str]:
     """Name the nodes that prevent any allocation, and the number of instances that fit without the check."""
     if why is None:
         return []
-    cannot = "could not be lost with an instance more" if why.more else "cannot be lost"
+    cannot = "must not fail with one more instance" if why.more else "must not fail"
     lines = [
         f"{obstacle.node} {cannot}: {layout.first_of(obstacle.instances)} would not come back"
         if obstacle.instances

@@ -39,10 +39,10 @@ def as_table(state: State, losses: Sequence[Loss]) -> str:
         return f"{share:4.0%} {name(node)}"
 
     fatal = [loss for loss in losses if loss.lost]
-    answer = f"Each of {counted(len(losses), 'node')} can be lost: all instances come back"
+    answer = f"Each of {counted(len(losses), 'node')} may fail: all instances come back"
     if fatal:
         gone = counted(sum(loss.lost for loss in fatal), "instance")
-        answer = f"{len(fatal)} of {counted(len(losses), 'node')} cannot be lost: {gone} would not come back"
+        answer = f"{len(fatal)} of {counted(len(losses), 'node')} must not fail: {gone} would not come back"
     elif any(loss.recreated for loss in losses):
         answer += ", but some without their data"
     rows = [(name(loss.node), *(cell(loss, resource) for resource in TITLES)) for loss in losses]

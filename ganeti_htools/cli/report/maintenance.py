@@ -110,7 +110,7 @@ def status_text(status: Mapping[str, Any]) -> Iterator[str]:
     if status["fragile"]:
         yield f"Without {first_names(status['fragile'])} not all instances would come back now"
     else:
-        yield "Any node could be lost now"
+        yield "Any node may fail now"
 
 
 _STAGES = {"begun": "maintenance has begun", "done": "maintenance ends"}

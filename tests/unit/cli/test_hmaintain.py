@@ -270,7 +270,7 @@ def test_status_names_the_nodes_that_hcheck_names(
 def test_status(run: Run) -> None:
     run_tag = f"htools:maintenance:run:{RUN}"
     tagged = {"tags": ("", f"{SET},{run_tag}"), "at": "node4.org", "home": "htools:home:node2.org"}
-    assert run("status")[:2] == (0, "No node is in maintenance\nAny node could be lost now\n")
+    assert run("status")[:2] == (0, "No node is in maintenance\nAny node may fail now\n")
     _, out, _ = run("status", **tagged)
     assert out.splitlines()[:5] == [
         f"In maintenance: node2.org since {local_time('20200101T000000Z')} by ann@node1: RAM",
