@@ -164,6 +164,7 @@ def _balance(
         balance_report.page_notes(reports),
         lambda: balance_report.page_front(reports),
         balance_report.page_sentence(reports) if not moves else "",
+        time_of_moves=balance_report.page_time(reports, line.bandwidth) if line.html and moves else "",
     )
     outcome = plans.carry_out(line, HBAL.name, plan, answer(), tell) if line.exec and moves else None
     if line.json:

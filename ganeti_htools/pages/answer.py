@@ -1,6 +1,7 @@
 """The first screen of a page: one sentence that answers, the figures that matter, and what to do."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 from typing import NamedTuple
 
 from ganeti_htools.model.node_state import NodeState
@@ -40,12 +41,11 @@ def answer(steps: Sequence[Step], figures: Figures) -> Iterator[Markup]:
         yield fold(f"{len(more)} more", *more)
 
 
-def plan_sentence(before: Side, after: Side, jobsets: Jobsets) -> str:
-    """Answer what a plan changes, what it costs, and whether anything gets less safe."""
+def plan_sentence(before: Side, after: Side, jobsets: Jobsets, time: str) -> str:
+    """Answer what a plan changes, what it costs (``time``, if known), and whether anything gets less safe."""
     made = [move for jobs in jobsets for move in jobs]
-    if not made:
-        return state_sentence(after)
-    parts = [f"{counted(len(made), 'move')}, {size(sum(move.disk + move.memory for move in made))} to copy"]
+    cost = [counted(len(made), "move"), f"{size(sum(move.disk + move.memory for move in made))} to copy"]
+    parts = [", ".join([*cost, *([time] if time else [])])]
     later = after.scores
     uneven = [
         f"{name} {change([figure(was), figure(later[name])])}"
@@ -66,23 +66,26 @@ def safety(before: Side, after: Side) -> str:
     return more if gained else "nothing gets less safe"
 
 
-def state_sentence(side: Side) -> str:
-    """Answer whether all is well; if not, name the first fault of the group that is worst off."""
+def state_step(side: Side, tools: Mapping[str, str]) -> Step:
+    """Answer whether all is well; if not, name the first fault of the group that is worst off.
+
+    ``tools`` begin the commands of the tools that read this cluster, by name; empty for no command.
+    """
     ill = [group for group in side.health if group["health"] != "healthy"]
     if not ill:
         many = len(side.health)
         which = f"All {many} node groups are healthy" if many > 1 else "The node group is healthy"
-        return f"{which}, and every node may fail." if many else "No node group has nodes."
+        return Step(f"{which}, and every node may fail." if many else "No node group has nodes.", "")
     ill.sort(key=lambda group: -len(group["unrecoverable"]["instances"]))
-    lost = ill[0]["unrecoverable"]
+    name, lost, also = ill[0]["name"], ill[0]["unrecoverable"], [group["name"] for group in ill[1:]]
+    others = f" {shorten_names(also)} {'needs' if len(also) == 1 else 'need'} attention too." if also else ""
     if lost["nodes"]:
         back = f"{counted(len(lost['instances']), 'instance')} would not come back"
         fault = f"cannot lose {shorten_names(lost['nodes'])}: {back}"
+        tool, option = "hcheck", f"--what-if-lost={lost['nodes'][0]}"
     else:
-        fault = f"is {ill[0]['health']}: {ill[0]['why'][0]}"
-    names = shorten_names([group["name"] for group in ill[1:]])
-    others = f" {names} {'needs' if len(ill) == 2 else 'need'} attention too." if names else ""
-    return f"Group {ill[0]['name']} {fault}.{others}"
+        fault, tool, option = f"is {ill[0]['health']}: {ill[0]['why'][0]}", "hbal", f"--group={name}"
+    return Step(f"Group {name} {fault}.{others}", f"{tools[tool]} {quote(option)}" if tools else "")
 
 
 def state_figures(side: Side) -> dict[str, str]:

@@ -47,9 +47,9 @@ def fold(summary: str, *content: str) -> Markup:
     return element("details", element("summary", summary), *content)
 
 
-def command(text: str) -> Markup:
-    """Return a command to copy: a click selects all of it."""
-    return element("pre", element("code", text))
+def command(*lines: str) -> Markup:
+    """Return commands to copy, one a line: a click selects all of them."""
+    return element("pre", element("code", Markup("\n".join(map(escaped, lines)))))
 
 
 def table(

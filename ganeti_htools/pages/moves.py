@@ -28,5 +28,5 @@ def moves(jobsets: Jobsets) -> Markup:
     ]
     header = ("Move", "Jobset", "Instance", "From", "To", "Disks", "Commands")
     listed = table("Moves in their order", header, rows, (True, True, False, False, False, True, False))
-    commands = "\n".join(each for _, move in made for each in move.commands)
-    return section("Moves", listed, fold("All commands, to copy", command(commands)))
+    commands = (each for _, move in made for each in move.commands)
+    return section("Moves", listed, fold("All commands, to copy", command(*commands)))

@@ -12,7 +12,7 @@ from ganeti_htools.pages.answer import (
     plan_figures,
     plan_sentence,
     state_figures,
-    state_sentence,
+    state_step,
 )
 from ganeti_htools.pages.faults import faults
 from ganeti_htools.pages.groups import groups
@@ -39,25 +39,34 @@ def cluster_page(
     more: Iterable[Markup] = (),
     sentence: str = "",
     figures: Figures | None = None,
+    time: str = "",
     command: str = "",
+    tools: Mapping[str, str] | None = None,
 ) -> str:
     """Return the page about a cluster. ``made`` names the time.
 
     ``after`` is the state after a plan, and ``jobsets`` are its moves; None if there are none by its nature.
-    ``sentence`` begins the answer, ``figures`` replace the usual ones, ``command`` is what to do. ``notes``
-    are lines below, ``more`` further sections.
+    ``sentence`` begins the answer, ``figures`` replace the usual ones. ``time`` says how long the moves take,
+    ``command`` carries them out, ``tools`` begin other commands (:func:`.state_step`). ``notes`` are lines
+    below the answer, ``more`` further sections.
     """
     side, then = Side.of(before), None if after is None else Side.of(after)
-    planned = None if jobsets is None else then
-    if planned:
-        usual, known = plan_sentence(side, planned, jobsets or ()), plan_figures(side, planned, jobsets or ())
+    if then is None:
+        known = state_figures(side)
+        found = state_step(side, tools or {})
+        step = found._replace(text=f"{sentence} {found.text}".strip())
+        sections = [*more, *_state(side)]
+    elif jobsets is None:
+        step, known = Step(sentence, command), dict(figures or {})
+        sections = [*more, nodes(side, then), groups(side, then), faults(side, None), storage(side, then)]
     else:
-        usual, known = "" if then else state_sentence(side), state_figures(side)
-    first = answer([Step(f"{sentence} {usual}".strip(), command)], figures or known)
+        known = plan_figures(side, then, jobsets)
+        step = Step(f"{sentence} {plan_sentence(side, then, jobsets, time)}".strip(), command)
+        parts = faults(side, then), nodes(side, then), groups(side, then), score(side, then), moves(jobsets)
+        sections = [*more, *parts, storage(side, then)]
     lines = element("ul", *(element("li", note) for note in notes))
     listed = [fold(counted(len(notes), "remark"), lines) if len(notes) > _NOTES else lines] if notes else []
-    sections = faults(side, planned), nodes(side, then), groups(side, then), score(side, planned)
-    return page(title, made, [*first, *listed, *more, *sections, moves(jobsets or ()), storage(side, then)])
+    return page(title, made, [*answer([step], known), *listed, *sections])
 
 
 def daemon_page(
@@ -74,12 +83,14 @@ def daemon_page(
     """
     side = Side.of(state)
     steps = [Step(f"{each['text']}.", each["command"], each["severity"]) for each in attention]
-    well = Step(f"✓ Nothing needs attention. {state_sentence(side)}", "")
+    well = state_step(side, {})
+    well = well._replace(text=f"✓ Nothing needs attention. {well.text}")
     first = answer(steps or [well], state_figures(side))
     return page(title, made, [*first, *_state(side), history(entries, days)])
 
 
 def _state(side: Side) -> Iterator[Markup]:
+    """Yield the sections about a cluster as it is."""
     for section in (groups, nodes, faults, score, storage):
         yield section(side, None)
 

@@ -1,5 +1,7 @@
 """The page about the cluster of a running daemon: in a file, and over HTTP."""
 
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,7 +9,7 @@ import pytest
 
 from tests.daemon.planning import call, ctl, following
 from tests.daemon.test_http import RIGHT, ask, free_port, listens, over_tcp, token_file
-from tests.support.programs import Daemon, request_file, running, wait_until
+from tests.support.programs import PROGRAMS, Daemon, request_file, run, running, wait_until
 from tests.support.worlds import uneven
 
 
@@ -35,6 +37,16 @@ def test_page_in_a_file_is_the_one_over_http(serving: tuple[Daemon, int], tmp_pa
     assert (status, body) == (200, page)
     assert "Content-Type: text/html; charset=utf-8" in head
     assert call(daemon, "report")["html"] == page
+
+
+def test_command_on_the_page_of_a_plan_carries_it_out(serving: tuple[Daemon, int], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    made = run(PROGRAMS / "hbal", f"-D{serving[0].socket}", "--html", page)
+    assert made.returncode == 0
+    (command, *_) = re.findall(r'class="answer">.* moves, .*</p><pre><code>([^<]*)', page.read_text())
+    assert command == f"{PROGRAMS / 'hbal'} -D{serving[0].socket} -X"
+    done = run(*shlex.split(command))
+    assert (done.returncode, "success" in done.stdout) == (0, True)
 
 
 def test_policy_of_the_page_is_strict(serving: tuple[Daemon, int]) -> None:

@@ -119,16 +119,20 @@ def _ends(allocation: Allocation) -> str:
     return _WORDS.get(reasons[0], reasons[0].value) if reasons else ""
 
 
+def _amounts(each: InstanceSize) -> str:
+    """Describe a size for people."""
+    return f"{size(each.mem)} of memory, {size(each.dsk)} of disk, {counted(each.vcpus, 'virtual CPU')}"
+
+
 def page_answer(allocations: Sequence[Allocation]) -> tuple[str, dict[str, str]]:
     """Answer how many more instances fit, and what ends first, in a sentence and in figures."""
     fixed_size = allocations[-1]
-    placed, each, ends = fixed_size.result.placed, fixed_size.size, _ends(fixed_size)
-    amounts = f"{size(each.mem)} of memory, {size(each.dsk)} of disk, {counted(each.vcpus, 'virtual CPU')}"
+    placed, ends = fixed_size.result.placed, _ends(fixed_size)
     fit = f"{counted(placed, 'more instance')} of the standard size {'fits' if placed == 1 else 'fit'}"
     nodes = ", ".join(obstacles(fixed_size.why))
     why = f"; {nodes}" if nodes else f"; first to end: {ends}" if ends else ""
-    figures = {"More that fit": str(placed), "Tiered": str(allocations[0].result.placed)}
-    return f"{fit} ({amounts}){why}.", figures | {"First to end": ends or "nothing"}
+    figures = {"More that fit": str(placed), "Tiered sizes that fit": str(allocations[0].result.placed)}
+    return f"{fit} ({_amounts(fixed_size.size)}){why}.", figures | {"First to end": ends or "nothing"}
 
 
 def page_section(allocations: Sequence[Allocation]) -> "Iterator[Markup]":
@@ -139,10 +143,9 @@ def page_section(allocations: Sequence[Allocation]) -> "Iterator[Markup]":
     for each in allocations:
         ends = "; ".join([_ends(each), *obstacles(each.why)])
         for kind, number in each.result.tiers or ((each.size, each.result.placed),):
-            listed = _listed(kind, _exclusive(each.before))
-            rows.append((each.mode.description, str(number), listed, ends))
+            rows.append((each.mode.description, str(number), _amounts(kind), ends))
             ends = ""
-    header = ("Mode", "Instances", "Size (MiB)", "First to end")
+    header = ("Mode", "Instances", "Size", "First to end")
     note = element("p", "The plan in the sections below is the allocation of standard instances.")
     fitting = table("Instances that fit", header, rows, (False, True, False, False))
     yield section("Capacity", note, fitting)

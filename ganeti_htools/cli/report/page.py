@@ -1,6 +1,7 @@
 """The report of a tool as a page in a file (``--html``)."""
 
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,11 +35,13 @@ def write_page(
     more: "Callable[[], Iterable[Markup]]" = tuple,
     sentence: str = "",
     figures: Mapping[str, str] | None = None,
+    time_of_moves: str = "",
 ) -> None:
     """Write a page to the file of ``--html``, if that is given. Raises HtoolsError.
 
     ``after`` is the state after a plan, ``jobsets`` are its moves, ``notes`` lines about it, and
-    ``more`` makes further sections. ``sentence`` and ``figures`` replace the usual answer.
+    ``more`` makes further sections. ``sentence`` begins the answer, ``figures`` replace the usual
+    ones, ``time_of_moves`` says how long the moves take.
     """
     if line.html is None:
         return
@@ -46,17 +49,34 @@ def write_page(
 
     made = time.strftime("%Y-%m-%d %H:%M %z")
     command = _execution() if jobsets and (line.daemon or line.luxi) is not None and not line.exec else ""
-    page = cluster_page(title, made, before, after, jobsets, notes, more(), sentence, figures, command)
-    write_text(line.html, page)
+    answer = sentence, figures, time_of_moves, command, _tools(line)
+    write_text(line.html, cluster_page(title, made, before, after, jobsets, notes, more(), *answer))
     say(f"The report has been written to file '{line.html}'\n")
 
 
 def _execution() -> str:
     """Return the command that carries out the plan of this command."""
-    words, name = sys.argv[1:], Path(sys.argv[0]).name
+    words = sys.argv[1:]
     pages = [
         at for at, word in enumerate(words) if len(word) > 3 and "--html".startswith(word.partition("=")[0])
     ]
     for at in reversed(pages):
         del words[at : at + (1 if "=" in words[at] else 2)]
-    return shlex.join([name, *words, "-X"])
+    return shlex.join([_program(Path(sys.argv[0]).name), *words, "-X"])
+
+
+def _tools(line: CommandLine) -> dict[str, str]:
+    """Return the beginning of commands by which other tools read the same cluster."""
+    sources = {"-t": line.text_data, "-m": line.master or None, "-L": line.luxi, "-D": line.daemon}
+    given = [(option, value) for option, value in sources.items() if value is not None]
+    if len(given) != 1:
+        return {}
+    (option, value) = given[0]
+    return {name: shlex.join([_program(name), f"{option}{value}"]) for name in ("hbal", "hcheck")}
+
+
+def _program(name: str) -> str:
+    """Return the name of a tool, with its path where a shell finds another one."""
+    ours = Path(sys.argv[0]).with_name(name)
+    found = shutil.which(name)
+    return name if not ours.exists() or (found and ours.samefile(found)) else str(ours.absolute())

@@ -13,7 +13,7 @@ RUNS: list[tuple[Any, str, tuple[str, ...], tuple[str, ...]]] = [
         hbal,
         "drifted.data",
         ("--all-groups",),
-        ("gnt-instance migrate -f web1", "unevenness of rack1 "),
+        ("gnt-instance migrate -f web1", "unevenness of rack1 ", " at 100 Mbit/s; "),
     ),
     (hbal, "balanced.data", (), ("No instance moves.",)),
     (hbal, "idle.data", ("--front=2",), ("2 plans to pick from, from 0 moves", "Plans to pick from: ")),
@@ -25,7 +25,12 @@ RUNS: list[tuple[Any, str, tuple[str, ...], tuple[str, ...]]] = [
     ),
     (hspace, "storage.data", ("--disk-template=rbd",), ("rados",)),  # a pool that no instance has used
     (hsqueeze, "idle.data", (), ("Nodes to power down: ", "in use → standby")),
-    (hregroup, "racks.data", ("groups",), ("Node groups",)),
+    (
+        hregroup,
+        "racks.data",
+        ("groups",),
+        ("Group rack1 cannot lose node12: 2 instances would not", " --what-if-lost=node12</code>"),
+    ),
     (hregroup, "racks.data", ("redistribute",), ("Repaired: rack1", "gnt-instance")),
 ]
 

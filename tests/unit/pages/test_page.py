@@ -17,7 +17,7 @@ from ganeti_htools.model.errors import printable
 from ganeti_htools.model.moves import Move, NamedMove
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.pages.answer import safety
-from ganeti_htools.pages.markup import table
+from ganeti_htools.pages.markup import command, table
 from ganeti_htools.pages.nodes import DRAWN
 from ganeti_htools.pages.page import cluster_page, daemon_page
 from ganeti_htools.pages.score import words
@@ -149,6 +149,10 @@ def test_plan_answers_and_draws_only_nodes_that_change() -> None:
     assert re.findall(r'class="node"><h3>(\w+)', page) == ["39", "0"]
     assert "Nodes that are not drawn above: 38 in use" in page
     assert page.index("<h2>Health after the plan") < page.index("<h2>Moves")
+
+
+def test_commands_to_copy_have_lines_of_their_own() -> None:
+    assert command("a <b>", "c") == "<pre><code>a &lt;b&gt;\nc</code></pre>"
 
 
 def test_full_bars_are_marked_for_those_who_see_no_colour() -> None:
