@@ -75,7 +75,10 @@ def state_step(side: Side, tools: Mapping[str, str]) -> Step:
     if not ill:
         many = len(side.health)
         which = f"All {many} node groups are healthy" if many > 1 else "The node group is healthy"
-        return Step(f"{which}, and every node may fail." if many else "No node group has nodes.", "")
+        return Step(
+            f"{which}: all instances survive the loss of any node." if many else "No node group has nodes.",
+            "",
+        )
     ill.sort(key=lambda group: -len(group["unrecoverable"]["instances"]))
     name, lost, also = ill[0]["name"], ill[0]["unrecoverable"], [group["name"] for group in ill[1:]]
     others = f" {shorten_names(also)} {'needs' if len(also) == 1 else 'need'} attention too." if also else ""

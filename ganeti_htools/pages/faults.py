@@ -9,7 +9,7 @@ from ganeti_htools.model.wording import size
 from ganeti_htools.pages.markup import Markup, element, fold, join, section, table
 from ganeti_htools.pages.sides import Side, some
 
-_WELL = [element("p", "✓ Every group is healthy, and every node may fail.")]
+_WELL = [element("p", "✓ Every group is healthy: all instances survive the loss of any node.")]
 
 
 def faults(before: Side, after: Side | None) -> Markup:
