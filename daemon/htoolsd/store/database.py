@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from socket import SHUT_RDWR, socket
+from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
@@ -238,18 +239,18 @@ class _Sockets:
     """The sockets of an engine's connections. They are copies, so another thread can use them safely."""
 
     def __init__(self, engine: Engine) -> None:
-        self._copies = dict[int, socket]()  # by the connection's id
+        self._copies = dict[Any, socket]()  # by connection
         self._lock = threading.Lock()
         event.listen(engine, "connect", self._add)
         event.listen(engine, "close", self._remove)
 
     def _add(self, connection, _record) -> None:  # type: ignore[no-untyped-def]
         with self._lock:
-            self._copies[id(connection)] = socket(fileno=os.dup(connection.fileno()))
+            self._copies[connection] = socket(fileno=os.dup(connection.fileno()))
 
     def _remove(self, connection, _record) -> None:  # type: ignore[no-untyped-def]
         with self._lock:
-            self._copies.pop(id(connection)).close()
+            self._copies.pop(connection).close()
 
     def shut_down(self) -> None:
         with self._lock:
