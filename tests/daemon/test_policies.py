@@ -86,6 +86,22 @@ def test_proposed_plan_can_be_executed(tmp_path: Path) -> None:
         assert jobs(ganeti) == len(told["moves"])
 
 
+def test_forgotten_proposal_is_not_made_again_until_its_time(tmp_path: Path) -> None:
+    def held(of: Daemon) -> list[str]:
+        (group,) = json.loads(ctl(of, "policies", "--explain", "rebalance", "--json").stdout)["groups"]
+        return [each["condition"] for each in group["held"]]
+
+    with following(tmp_path, uneven(), config=config("propose")) as (daemon, _):
+        plan = considered(daemon)["plan"]
+        told = ctl(daemon, "forget", "--for=7d", plan).stdout
+        assert told.startswith(f"plan {plan} is removed\nrebalance does nothing in default until ")
+        assert held(daemon) == ["dismissed"]
+        wait_until(lambda: "dismissed" in (daemon.state / "policies.json").read_text())
+        with restarted(daemon, config("propose")) as again:
+            assert held(again) == ["dismissed"]
+            assert considered(again)["outcome"] == "proposed"  # a person has asked for it
+
+
 @pytest.mark.parametrize(
     ("name", "decisions", "cluster", "settings"),
     [

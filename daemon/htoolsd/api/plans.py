@@ -19,10 +19,12 @@ from ganeti_htools.planning.plan import OnChange, Proposal, new_run
 from ganeti_htools.planning.tools import TOOLS
 from ganeti_htools.records import Valid, choice
 from ganeti_htools.sources.source import describe_updating
+from htoolsd.api.ledger_arguments import Number
 from htoolsd.config.settings import Settings
 from htoolsd.plans.plan import Plan, PlanState, new_plan
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.coordinator import Policies
+from htoolsd.policies.remedies import POLICIES
 from htoolsd.socket.methods import OPTION_CHARACTERS, method
 from htoolsd.socket.peer import describe_caller
 from htoolsd.socket.roles import Role
@@ -252,14 +254,24 @@ class PlanMethods:
         return {**running.summary(), "left": unfinished_nodes(running.run) if now else []}
 
     @method(
-        "Removes a plan that is not being carried out, with its record.",
+        "Removes a plan that is not being carried out, with its record. dismissed_until in the result is the"
+        " time until which its policy does nothing in the node group, unless N+1 is lost there.",
         role=Role.ACT,
         recorded=True,
     )
-    async def forget(self, plan: _PlanId) -> object:
+    async def forget(
+        self,
+        plan: _PlanId,
+        seconds: Annotated[Number | None, "how long its policy does nothing in this node group"] = None,
+    ) -> object:
         found = self._plan_of(plan)
+        policy, bounds, until = found.facts.get("policy"), found.facts.get("bounds"), None
+        if seconds is not None and (policy not in POLICIES or not bounds):
+            raise RefusalError(Refusal.PLAN, f"plan {found.id} is no plan of a policy for one node group")
         await self._plans.forget(found)
-        return found.summary()
+        if seconds is not None and policy and bounds:
+            until = self._policies.dismiss(policy, bounds["group"], seconds)
+        return {**found.summary(), "dismissed_until": until}
 
     def _plan_of(self, name: str) -> Plan:
         found = [plan for plan in self._plans.all if plan.id.startswith(name)]

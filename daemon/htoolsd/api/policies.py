@@ -57,6 +57,7 @@ class PolicyMethods:
         if self._sync.master:
             if forget_failures:
                 self._policies.forget_failures(policy)
+            self._policies.end_dismissals(policy)
             self._policies.request(policy, "asked")
         (status,) = (each for each in self._policies.status() if each["name"] == policy)
         return {"master": self._sync.master, "mode": status["mode"]}

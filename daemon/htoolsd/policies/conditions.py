@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from ganeti_htools.model.hours import read_hours
-from ganeti_htools.model.wording import counted
+from ganeti_htools.model.wording import counted, moment
 from htoolsd.config.policies import WEEKDAYS, PolicySettings
 from htoolsd.policies.memory import PolicyMemory, Rounds
 from htoolsd.policies.remedy import GroupFacts, Need, Remedy
@@ -117,6 +117,7 @@ def conditions(situation: Situation) -> dict[str, str | None]:
         "plan": _plan(situation),
         "others": situation.conflict,
         "budget": _budget(situation),
+        "dismissed": _dismissed(situation),
         "hold": None if situation.rounds.active else _hold(situation),
     }
 
@@ -174,6 +175,13 @@ def _budget(situation: Situation) -> str | None:
     if not situation.remedy.needs_moves or (rest.moves and rest.mib):
         return None
     return f"the day's budget is spent: moves left: {rest.moves}, MiB left: {rest.mib}"
+
+
+def _dismissed(situation: Situation) -> str | None:
+    until = situation.memory.dismissed.get(situation.group, 0.0)
+    if situation.now >= until or situation.facts.n1:
+        return None
+    return f"nobody wants it until {moment(until)}, unless N+1 is lost"
 
 
 def _hold(situation: Situation) -> str:

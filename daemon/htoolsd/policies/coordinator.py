@@ -109,6 +109,20 @@ class Policies:
         self._memory_of(name).failures.clear()
         self._save_soon()
 
+    def dismiss(self, name: str, group: str, seconds: float) -> float:
+        """Have a policy do nothing in a node group, unless N+1 is lost there; return the end of that time."""
+        memory, now = self._memory_of(name), self.now()
+        present = {group: until for group, until in memory.dismissed.items() if until > now}
+        memory.dismissed = present | {group: now + seconds}
+        self._save_soon()
+        return now + seconds
+
+    def end_dismissals(self, name: str) -> None:
+        """Let a policy act again in all groups in which it was dismissed."""
+        if self._memory_of(name).dismissed:
+            self._memory_of(name).dismissed = {}
+            self._save_soon()
+
     def note(self, event: DaemonEvent) -> None:
         """Note the end of a policy's plan."""
         if isinstance(event, PlanChanged) and event.plan.ended is not None:

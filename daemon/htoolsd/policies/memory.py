@@ -89,11 +89,13 @@ class PolicyMemory:
     """Memory of one policy.
 
     ``failures`` are by name of the node group, ``rounds`` by title of the remedy and name of the group.
+    ``dismissed`` has the time until which an administrator wants nothing of the policy, by group.
     """
 
     spent: list[Expense] = field(default_factory=list)
     failures: dict[str, Failures] = field(default_factory=dict)
     rounds: dict[str, dict[str, Rounds]] = field(default_factory=dict)
+    dismissed: dict[str, float] = field(default_factory=dict)
 
     def rounds_of(self, title: str, group: str) -> Rounds:
         """Return the rounds of a remedy in a group."""
@@ -280,6 +282,7 @@ class _StoredMemory(NamedTuple):
     rests_until: float
     failures: dict[str, Failures] | None
     rounds: dict[str, dict[str, Rounds]]
+    dismissed: dict[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +301,7 @@ def _memory(stored: _StoredMemory) -> PolicyMemory:
     if failures is None:
         failures = {_ANYWHERE: Failures(stored.failed, stored.error, stored.rests_until)}
     failures = {group: each for group, each in failures.items() if each.failed}
-    return PolicyMemory(stored.spent, failures, stored.rounds)
+    return PolicyMemory(stored.spent, failures, stored.rounds, stored.dismissed or {})
 
 
 def _to_json(value: Any) -> Any:
@@ -308,7 +311,7 @@ def _to_json(value: Any) -> Any:
 def content_of(memories: PolicyMemories) -> str:
     """Return the content of the file: JSON with a version."""
     stored = {
-        name: _StoredMemory(each.spent, *each.worst, each.failures, each.rounds)
+        name: _StoredMemory(each.spent, *each.worst, each.failures, each.rounds, each.dismissed)
         for name, each in memories.memories.items()
     }
     document = _Stored(_VERSION, stored, memories.moved, memories.switched, memories.uuids)

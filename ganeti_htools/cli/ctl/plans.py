@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ganeti_htools.cli.ctl.callers import author, caller, others
-from ganeti_htools.cli.ctl.commands import PLANNING, Add, asking, call, look, show
+from ganeti_htools.cli.ctl.commands import PLANNING, Add, call, look, show
 from ganeti_htools.cli.report.layout import escape_control_characters, fitting_table, wrapped
-from ganeti_htools.cli.terminal.arguments import count
+from ganeti_htools.cli.terminal.arguments import count, duration
 from ganeti_htools.cli.terminal.messages import progress
 from ganeti_htools.client.plan_changes import follow
 from ganeti_htools.model.errors import printable
@@ -32,13 +32,12 @@ def declare(add: Add) -> None:
     which = listed.add_mutually_exclusive_group()
     which.add_argument("--waiting", action="store_true", help="only proposals of policies that wait")
     which.add_argument("--failed", action="store_true", help="only failed and interrupted plans")
-    forgotten = asking("forget", lambda plan: f"plan {plan['id']} is removed", "plan")
     for name, run, doc in (
         ("plan", _plan, "Follow a plan until it has ended."),
         ("execute", _execute, "Carry out a plan, and follow it until it has ended."),
         ("resume", _resume, "Plan the rest of an interrupted plan anew, and carry it out."),
         ("cancel", _cancel, "Stop a plan after its current jobs."),
-        ("forget", forgotten, "Remove a plan that is not being carried out."),
+        ("forget", _forget, "Remove a plan that is not being carried out."),
     ):
         command = add(name, run, doc)
         command.add_argument("plan", metavar="ID", help="the plan's id, or the beginning of it")
@@ -47,6 +46,9 @@ def declare(add: Add) -> None:
             command.add_argument("--parallel", type=count, metavar="N", help="have at most N unfinished jobs")
         if name == "cancel":
             command.flag("--now", "do not wait for the current jobs")
+        if name == "forget":
+            rest = "its policy proposes nothing in this node group for this time, like 7d, unless N+1 is lost"
+            command.add_argument("--for", dest="seconds", type=duration, metavar="TIME", help=rest)
 
 
 def _plans(options: Namespace) -> int:
@@ -112,6 +114,11 @@ def _follow(options: Namespace, plan: Any = None) -> int:
 def _cancel(options: Namespace) -> int:
     answer = call(options, "cancel", {"plan": options.plan, "now": options.now})
     return show(options, answer, lambda plan: cancelled(plan, options.now))
+
+
+def _forget(options: Namespace) -> int:
+    answer = call(options, "forget", {"plan": options.plan, "seconds": options.seconds})
+    return show(options, answer, forgotten)
 
 
 def is_waiting(plan: Mapping[str, Any]) -> bool:
@@ -199,6 +206,17 @@ def ending(plan: Any) -> str:
     why = plan["error"] or (f"may go on: {doing}" if doing else "")
     by = plan.get("cancelled_by") if plan["state"] == "stopped" else None
     return f"{plan['state']}{f' by {caller(by)}' if by else ''}{f': {why}' if why else ''}"
+
+
+def forgotten(plan: Any) -> str:
+    """Describe the effect of ``forget``."""
+    text = f"plan {plan['id']} is removed"
+    if until := plan.get("dismissed_until"):
+        text += (
+            f"\n{plan['policy']} does nothing in {plan['bounds']['group']} until {moment(until)}, unless N+1"
+            f" is lost; htoolsctl run {plan['policy']} ends that"
+        )
+    return text
 
 
 def cancelled(plan: Any, now: bool) -> str:

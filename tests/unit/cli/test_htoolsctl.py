@@ -165,6 +165,18 @@ def test_plan_is_forgotten(daemon: Callable[..., Daemon], capsys: pytest.Capture
     assert capsys.readouterr().out == "plan beef is removed\n"
 
 
+def test_forgotten_proposal_does_not_come_again_for_a_while(
+    daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = {"policy": "rebalance", "bounds": {"group": "rack1"}, "dismissed_until": 1000.0}
+    asked = daemon(forget=plan("planned") | more).asked
+    assert run("forget", "--for", "7d", "be") == 0
+    assert asked == [("forget", {"plan": "be", "seconds": 7 * 86400.0})]
+    told = capsys.readouterr().out
+    assert "rebalance does nothing in rack1 until " in told
+    assert told.endswith("unless N+1 is lost; htoolsctl run rebalance ends that\n")
+
+
 def test_shows_the_progress_of_a_plan_on_the_terminal(
     daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

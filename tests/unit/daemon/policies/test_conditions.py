@@ -27,6 +27,9 @@ SEEN = Situation(
 ROUND = ACTING.every_seconds
 
 
+DISMISSED = PolicyMemory(dismissed={"rack1": NOW + 60})
+
+
 def held(settings: RebalanceSettings = ACTING, now: float = NOW, **seen: Any) -> dict[str, str]:
     known: Any = {"remedy": Rebalance(settings), "facts": facts(3.0, now=now)} | seen
     return dict(obstacles(replace(SEEN, **known)))
@@ -49,10 +52,17 @@ def held(settings: RebalanceSettings = ACTING, now: float = NOW, **seen: Any) ->
         ({"plan": "beef"}, {"plan": "plan beef is running"}),
         ({"proposal": "beef"}, {}),
         ({"conflict": "rebalance comes first"}, {"others": "rebalance comes first"}),
+        ({"memory": PolicyMemory(dismissed={"rack2": NOW + 60})}, {}),
+        ({"memory": PolicyMemory(dismissed={"rack1": NOW})}, {}),
+        ({"memory": DISMISSED, "facts": facts(3.0, n1=1, now=NOW)}, {}),
     ],
 )
 def test_situation_has_obstacles(seen: dict[str, Any], expected: dict[str, str]) -> None:
     assert held(**seen) == expected
+
+
+def test_forgotten_proposal_holds_a_policy_back_for_its_time() -> None:
+    assert list(held(memory=DISMISSED)) == ["dismissed"]
 
 
 NIGHT = "22:00-06:00"
