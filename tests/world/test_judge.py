@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.world import judge
+from tests.world.defects import DEFECTS, ROOT, Defect
 
 Entry = dict[str, Any]
 HBAL = "rebalancing via hbal (htoolsd) version 1, run abc, job 1/1"
@@ -174,3 +175,10 @@ def test_accuses_of_nothing_else(name: str) -> None:
 
 def test_finds_nothing_in_good_record() -> None:
     assert judge.judge(GOOD) == []
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=[each.name for each in DEFECTS])
+def test_planted_defect_has_its_place(defect: Defect) -> None:
+    changed = (ROOT / defect.path).read_text().replace(defect.old, defect.new)
+    compile(changed, defect.path, "exec")
+    assert (ROOT / defect.path).read_text().count(defect.old) == 1
