@@ -149,7 +149,7 @@ class Caller:
         try:
             with trio.fail_after(PATIENCE):
                 answer = await exchange(str(host.socket), encode_call(Call(method, args)))
-            told, result = _told(method, answer)
+            told, result = _told(method, answer, self.world.steady())
         except (OSError, FramingError, trio.TooSlowError) as error:
             told = {"error": "unreachable", "message": type(error).__name__}
         self.world.record("answer", id=number, **told)
@@ -183,8 +183,8 @@ class Caller:
         return self._count
 
 
-def _told(method: str, answer: Any) -> tuple[dict[str, Any], Any]:
-    """Return what the record has of an answer, and its result."""
+def _told(method: str, answer: Any, now: float) -> tuple[dict[str, Any], Any]:
+    """Return what the record has of an answer at the world's time ``now``, and its result."""
     result = answer["result"]
     if not answer["success"]:
         return {"error": result["error"], "message": result["message"]}, None
@@ -192,15 +192,10 @@ def _told(method: str, answer: Any) -> tuple[dict[str, Any], Any]:
         kept = [{key: each[key] for key in ("kind", "text", "names")} for each in result["attention"]]
         going = any(result["plans"].get(each) for each in ("running", "stopping"))
         master, up = result["cluster"]["master"], result["uptime_s"]
-        return {"attention": kept, "master": master, "up": machine_start(up), "going": going}, result
+        return {"attention": kept, "master": master, "up": now - up, "going": going}, result
     if method == "plans":
         return {"plans": [{key: plan[key] for key in ("id", "state")} for plan in result]}, result
     return {}, result
-
-
-def machine_start(uptime: float) -> float:
-    """Return the world's time at which a daemon began."""
-    return trio.current_time() - uptime
 
 
 def _hail(data: bytes) -> str | None:

@@ -256,8 +256,8 @@ def over_budget(record: Record) -> Iterator[str]:
         if policy is None or policy not in picture.config or policy in told:
             continue
         settings, wall = picture.config[policy], entry["wall"]
-        made[policy] += [entry["t"]] * len({*moves(job)})
-        recent = [when for when in made[policy] if when > entry["t"] - DAY]
+        made[policy] += [wall] * len({*moves(job)})
+        recent = [when for when in made[policy] if wall - DAY < when <= wall]
         if len(recent) > settings["moves_per_day"]:
             told.add(policy)
             yield f"{entry['t']:.0f}: {policy} makes {len(recent)} moves in a day"
@@ -280,14 +280,15 @@ def restless(record: Record) -> Iterator[str]:
     last: dict[tuple[str, str], tuple[float, str]] = {}
     for picture, entry, job in submissions(record):
         policy = policy_of(job)
-        if policy not in ("rebalance", "squeeze"):
+        if policy != "rebalance":
             continue
-        rest = picture.config[policy].get("cool_down_seconds", DAY if policy == "rebalance" else 4 * HOUR)
+        rest = picture.config[policy].get("cool_down_seconds", DAY)
         for name in moves(job):
             when, run = last.get((policy, name), (-DAY * 9, ""))
-            if run != run_of(job) and entry["t"] - when < rest * 0.95 and policy == "rebalance":
-                yield f"{entry['t']:.0f}: {policy} moves {name} again after {entry['t'] - when:.0f} s"
-            last[policy, name] = entry["t"], run_of(job)
+            passed = entry["wall"] - when
+            if run != run_of(job) and 0 <= passed < rest * 0.95:
+                yield f"{entry['t']:.0f}: {policy} moves {name} again after {passed:.0f} s"
+            last[policy, name] = entry["wall"], run_of(job)
 
 
 def answers(record: Record) -> Iterator[tuple[Entry, Entry]]:
