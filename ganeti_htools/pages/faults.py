@@ -69,4 +69,4 @@ def _fatal(side: Side) -> Iterator[tuple[str, ...]]:
         for name in group["unrecoverable"]["instances"]:
             lost[side.state.cluster.nodes[places[name]].name].append(name)
         for node, names in lost.items():
-            yield node, group["name"], "must not fail", some(names)
+            yield node, group["name"], "without it, these would not come back", some(names)

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti_htools.model.wording import counted, moment, shorten_names
-from ganeti_htools.pages import pictures
 from ganeti_htools.pages.markup import Markup, element, section, table
 
 _SHOWN = 100  # the newest entries
@@ -22,11 +21,6 @@ def history(entries: Sequence[Entry], days: int) -> Markup:
     counts: dict[str, Counter[str]] = {}
     for entry in entries:
         counts.setdefault(moment(entry["time"])[:10], Counter())[entry["kind"]] += 1
-    most = max(found.total() for found in counts.values())
-    bars = [
-        pictures.row(day, pictures.bar(found.total() / most), counted(found.total(), "record"))
-        for day, found in counts.items()
-    ]
     totals = [(day, *(str(found[kind]) for kind in _KINDS)) for day, found in counts.items()]
     newest = [
         (moment(entry["time"]), _KINDS[entry["kind"]].split()[0].removesuffix("s"), describe(entry))
@@ -34,7 +28,6 @@ def history(entries: Sequence[Entry], days: int) -> Markup:
     ]
     return section(
         title,
-        element("div", *bars, class_="long"),
         table("Entries of each day", ("Day", *_KINDS.values()), totals, (False, *[True] * len(_KINDS))),
         table("The newest entries", ("Time", "Kind", "Entry"), newest, (False, False, False)),
     )

@@ -45,7 +45,9 @@ def score(before: Side, after: Side | None) -> Markup:
     pairs.sort(key=lambda pair: -(pair[0]["score"] or 0))
     if not pairs:
         return Markup() if after else section("Unevenness", element("p", "No group has nodes in use."))
-    note = "The score of a group: lower is better. Each component counts with its weight; 0 is left out."
+    note = (
+        "The score of a group: lower is better. Each component counts with its weight; what is 0 is left out."
+    )
     drawn = [_components(pair if after else pair[1:]) for pair in pairs]
     titles = [f"{pair[0]['name']}: {change([figure(end['score']) for end in pair])}" for pair in pairs]
     first = element("h3", titles[0]), drawn[0]
@@ -55,10 +57,12 @@ def score(before: Side, after: Side | None) -> Markup:
 
 def _components(ends: Sequence[Mapping[str, Any]]) -> Markup:
     """Return the picture of a group: as it is, or as it was and as it will be, on one scale."""
+    ends_of = {name: [end["components"].get(name) for end in ends] for name in ends[0]["components"]}
+    shown = {name: change([*map(figure, values)]) for name, values in ends_of.items()}
     found = {
-        component: values
-        for component in ends[0]["components"]
-        if any(values := [end["components"].get(component) for end in ends])
+        name: values
+        for name, values in ends_of.items()
+        if any(values) and ("_forth" not in name or shown[name] != shown.get(name.replace("_forth", "")))
     }
     most = max((value for values in found.values() for value in values if value), default=1.0)
     rows = []
@@ -66,5 +70,5 @@ def _components(ends: Sequence[Mapping[str, Any]]) -> Markup:
         shares = [(value or 0) / most for value in values]
         label = join((f"{words(component)} ", element("code", component, class_="quiet")))
         drawn = pictures.bar(shares[-1], shares[0] if len(ends) > 1 else None)
-        rows.append(pictures.row(label, drawn, change([*map(figure, values)])))
+        rows.append(pictures.row(label, drawn, shown[component]))
     return element("div", *rows, class_="long")

@@ -131,6 +131,8 @@ def test_silent_node_is_named_and_not_used(daemon: Daemon, ganeti: Simulator) ->
     assert (refreshed.returncode, refreshed.stderr) == (0, "")
     assert known(daemon)["silent"] == [lost]
     assert f"silent     {lost}: " in tool("htoolsctl", "--socket", daemon.socket, "status").stdout
+    shown = json.loads(tool("hinfo", f"-D{daemon.socket}", "--json").stdout)["node_list"]
+    assert [node["name"] for node in shown if node["condition"] == "silent"] == [lost]
     finished = tool("hscan", f"-D{daemon.socket}", "-d", daemon.state)
     assert finished.stderr == f"Warning: node {lost} does not report, and is taken for offline\n"
     assert (daemon.state / "LOCAL.data").read_text() == ganeti.cluster()

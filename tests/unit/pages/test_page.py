@@ -73,7 +73,9 @@ def test_page_loads_nothing() -> None:
     assert page.startswith('<!DOCTYPE html>\n<html lang="en">')
 
 
-@pytest.mark.parametrize("word", ["fails N+1: it must keep", "must not fail", ">offline<", "Broken rules"])
+@pytest.mark.parametrize(
+    "word", ["fails N+1: it must keep", "without it, these would not", ">offline<", "Broken rules"]
+)
 def test_faults_are_told_in_words(word: str) -> None:
     assert word in page_of(hostile())
 
@@ -130,11 +132,10 @@ def test_other_nodes_share_a_picture() -> None:
 
 def plan_page(**changes: Any) -> str:
     """A page about a plan that moves an instance off the first of many nodes to the last."""
-    made = by_hand.cluster(
-        dict.fromkeys(map(str, range(40)), 10_000), [instance("web", DRBD, "0", "1", mem=9_500)]
+    sizes = dict.fromkeys(map(str, range(40)), 10_000)
+    before, after = (
+        derive(by_hand.cluster(sizes, [instance("web", DRBD, node, "1", mem=9_500)])) for node in ("0", "39")
     )
-    before = derive(made)
-    after = derive(replace(made, instances=(instance("web", DRBD, "39", "1", mem=9_500),)))
     move, step = Move(0, (), ()), NamedMove("web", "", (), (), ())
     planned = PlannedMove(
         move, step, "web", ("0", "1"), ("39", "1"), "", (), ("gnt-instance move",), 1024, 0, {}
@@ -168,6 +169,13 @@ def test_instances_that_lose_redundancy_are_named() -> None:
     sides = Side.of(derive(cluster)), Side.of(derive(worse))
     assert safety(*sides) == "web would no longer come back after the loss of a node"
     assert safety(*reversed(sides)) == "1 instance more would come back after the loss of a node"
+
+
+def test_forthcoming_instances_have_components_only_where_they_differ() -> None:
+    assert "with forthcoming instances" not in plan_page()
+    row = replace(instance("next", DRBD, "0", "1", mem=4_000), forthcoming=True)
+    made = by_hand.cluster({"0": 10_000, "1": 10_000, "2": 10_000}, [row])
+    assert "memory spread, with forthcoming instances" in page_of(made)
 
 
 def test_every_component_has_words() -> None:
