@@ -38,7 +38,7 @@ def test_installs_programs_that_run_below_any_directory(root: Path) -> None:
     decision = run(top / "bin/hail", example)
     assert json.loads(decision)["success"] is True
     assert run(top / "bin/hbal", "--version").startswith("hbal (htoolsd) version ")
-    assert run(top / "bin/htoolsctl", "glossary", "claim").startswith("claim: ")
+    assert run(top / "bin/htoolsctl", "glossary", "claim").startswith("claim")
     # A hail of Ganeti, beside which ours is installed, must not decide.
     (top / "bin/hail").unlink()
     (top / "bin/hail").symlink_to("/bin/false")

@@ -9,13 +9,13 @@ TOP = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("target", ["test", "check"])
-@pytest.mark.parametrize("failing", ["nothing", "ruff", "mypy", "python"])
+@pytest.mark.parametrize("failing", ["nothing", "shellcheck", "ruff", "mypy", "python"])
 def test_runs_tests_whatever_linters_say_and_fails_for_both(
     tmp_path: Path, target: str, failing: str
 ) -> None:
     bin_directory = tmp_path / "bin"
     bin_directory.mkdir()
-    for name in ("ruff", "mypy", "python"):
+    for name in ("shellcheck", "ruff", "mypy", "python"):
         program = bin_directory / name
         program.write_text(f"#!/bin/sh\necho {name} runs\nexit {int(name == failing)}\n")
         program.chmod(0o755)
