@@ -13,7 +13,7 @@ from ganeti_htools.cli.report import balance as balance_report
 from ganeti_htools.cli.report import health, tables
 from ganeti_htools.cli.report.balance import After, Before, GroupReport, StepLines
 from ganeti_htools.cli.report.layout import wrapped
-from ganeti_htools.cli.report.moves import limits
+from ganeti_htools.cli.report.moves import limits, speed
 from ganeti_htools.cli.report.page import check_page, write_page
 from ganeti_htools.cli.report.records import policy_record
 from ganeti_htools.cli.report.script import give_commands, job_script
@@ -31,7 +31,7 @@ from ganeti_htools.model.cluster import Cluster, common_suffix
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
-from ganeti_htools.model.wording import did_you_mean
+from ganeti_htools.model.wording import did_you_mean, duration
 from ganeti_htools.planning import view
 from ganeti_htools.planning.balancing import hbal as planning
 from ganeti_htools.planning.balancing.hbal import BalancingPlan, GroupPlan, HbalOptions
@@ -140,6 +140,8 @@ def _balance(
         return part
 
     plan = planning.plan_groups(state, groups, options, plan_group)
+    if options.copying.wanted:
+        tell(wrapped(_time(plan, answer())))
     about = [report for report in reports if report.before.group in plan.groups]
     moves = [move for part in plan.parts for move in part.moves]
     if any(report.planned for report in reports):
@@ -170,6 +172,16 @@ def _balance(
     if line.json:
         balance_report.report(state, about, line.all_groups, outcome, options.repair_rules)
     plans.conclude(outcome)
+
+
+def _time(plan: BalancingPlan, answer: Any) -> str:
+    """Describe the time of copying, and the speed that it is computed with."""
+    measured = answer["options"].get("measured", {}) if answer else {}
+    copying = plan.options.at_speeds(measured).copying
+    by = speed(plan.state, copying)
+    if any(part.moves for part in plan.parts):
+        return f"Copying takes about {duration(plan.copying_seconds(copying))} at {by}"
+    return f"Times of copying: at {by}"
 
 
 def _before(state: State, group: str, scope: Bools, line: CommandLine, tell: Say) -> Before:

@@ -227,7 +227,7 @@ class CommandLine(Values):
     repair_rules = switch("only make moves that repair broken rules of tags")
     optimise = value(kinds.DURATION, 0.0, "look for a better plan for this time")
     price = value(kinds.PRICES, _NO_PRICES, "copy a TiB only where the score falls by so much")
-    bandwidth = value(kinds.BANDWIDTH, 100, "Mbit/s between nodes without htools:bandwidth tags")
+    bandwidth = value(kinds.BANDWIDTH, None, "Mbit/s between nodes without htools:bandwidth tags")
     front = value(kinds.PLANS, 0, "show up to N plans, from cheap to even", takes=Takes.OPTIONAL)
     pick = value(kinds.PLAN, 0, "make plan K of --front")
     no_instance_moves = switch("only change secondary nodes, which does not touch running instances")

@@ -1,8 +1,11 @@
 """Typed options that callers pass to the engine."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ganeti_htools.model.ganeti_version import GanetiVersion
+
+USUAL_BANDWIDTH = 100  # Mbit/s
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,8 @@ class CopyingOptions:
       1 GiB).
     * ``max_copy`` (MiB of disks and memory), ``max_moves``, ``max_time`` (seconds, if one move follows the
       other): limits of the plan; negative for no limit.
-    * ``bandwidth``: Mbit/s between nodes without bandwidth tags.
+    * ``bandwidth``: Mbit/s between nodes without bandwidth tags; None for that of ``measured``, by disk
+      template, or else USUAL_BANDWIDTH.
     * ``front``: show up to so many plans, none of which another beats in both score and copying.
     * ``pick``: number of the plan among these to carry out; 0 for none.
     * ``most_even``: the plan with the lowest score.
@@ -83,11 +87,16 @@ class CopyingOptions:
     max_copy: int = -1
     max_moves: int = -1
     max_time: float = -1.0
-    bandwidth: int = 100
+    bandwidth: int | None = None
+    measured: Mapping[str, int] = field(default_factory=dict)
     front: int = 0
     pick: int = 0
     most_even: bool = False
     cheapest_below: float | None = None
+
+    def speed(self, template: str) -> int:
+        """Return the Mbit/s at which instances of a disk template are copied where tags do not say it."""
+        return self.bandwidth or self.measured.get(template, USUAL_BANDWIDTH)
 
     @property
     def limited(self) -> bool:

@@ -60,6 +60,10 @@ class ToolOptions:
         """Return these options for a plan that must not power down these nodes: they have these claims."""
         return self
 
+    def at_speeds(self, _measured: Mapping[str, int]) -> Self:
+        """Return these options with measured speeds of copying (Mbit/s), by disk template."""
+        return self
+
     def search_seconds(self, _groups: int) -> float:
         """Return the longest time of the search on a cluster with so many groups; 0 without a given time."""
         return 0.0

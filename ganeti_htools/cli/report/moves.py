@@ -3,6 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ganeti_htools.model.options import USUAL_BANDWIDTH, CopyingOptions
+from ganeti_htools.model.state import State
+from ganeti_htools.model.tags import bandwidths
 from ganeti_htools.model.wording import counted, duration, size
 from ganeti_htools.planning.jobsets import PlannedMove
 
@@ -26,6 +29,20 @@ def limits(max_moves: int, max_copy: int, max_time: float = -1.0) -> Iterator[st
     given += [f"{duration(max_time)} of copying"] if max_time >= 0 else []
     if given:
         yield f"Limits: at most {', '.join(given)}"
+
+
+def speed(state: State, copying: CopyingOptions) -> str:
+    """Describe the speed of copying in Mbit/s, and where it comes from."""
+    kinds = sorted({row.template.value for row in state.cluster.instances})
+    known = [f"{kind} {copying.measured[kind]}" for kind in kinds if kind in copying.measured]
+    if copying.bandwidth is not None:
+        found = f"{copying.bandwidth} Mbit/s (--bandwidth)"
+    elif known:
+        rest = "" if len(known) == len(kinds) else f", others {USUAL_BANDWIDTH} by default"
+        found = f"{', '.join(known)} Mbit/s (median of htoolsd's jobs{rest})"
+    else:
+        found = f"{USUAL_BANDWIDTH} Mbit/s (default; --bandwidth=RATE or htools:bandwidth tags set others)"
+    return f"htools:bandwidth tags, elsewhere {found}" if bandwidths(state.cluster.tags) else found
 
 
 def total(cost: Mapping[str, Any], number: int) -> str:

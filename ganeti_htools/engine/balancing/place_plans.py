@@ -34,6 +34,7 @@ from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.moves import Move
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate
 
 COLD = 0.03  # the noise falls to this part of the first one
 FEWEST_RATED, MOST_RATED = 32, 256  # exchanges in a rating
@@ -320,7 +321,9 @@ def _reachable(home: Replay) -> Bools:
 
 def _limits(state: State, copying: CopyingOptions, options: BalancingOptions) -> Costs:
     """Return the limits of a search of places. Time is limited by what the fastest network copies."""
-    by_time = copying.max_time * float(bandwidths(state, copying.bandwidth).max()) / 8
+    speeds = bandwidths(state, 0)
+    fastest = [speeds.max(), *(copying.speed(each.value) for each in DiskTemplate if not speeds.all())]
+    by_time = copying.max_time * float(max(fastest)) / 8
     copies = [limit for limit in (copying.max_copy, by_time) if limit >= 0]
     moves = [limit for limit in (copying.max_moves, options.max_length) if limit >= 0]
     return Costs(min(copies, default=math.inf), math.inf, min(moves, default=math.inf))

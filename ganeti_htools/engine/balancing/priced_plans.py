@@ -84,7 +84,7 @@ def priced_plans(
 ) -> Iterator[PricedPlan]:
     """Yield "no move", which has the ``score``, and the plan up to each of the steps."""
     whole, places = tuple(steps), dict[int, tuple[int, ...]]()
-    weights, speeds = weights_of(copying), bandwidths(state, copying.bandwidth)
+    weights, speeds = weights_of(copying), bandwidths(state, 0)
     plan = PricedPlan(whole, 0, score)
     yield plan
     for step in whole:
@@ -103,6 +103,7 @@ def priced_plans(
             plan.memory + memory,
             plan.weighted + factor * (disk + memory),
             plan.charge + factor * charge,
-            plan.seconds + seconds(row, speeds, place, step.kind, step.node),
+            plan.seconds
+            + seconds(row, speeds, place, step.kind, step.node, copying.speed(row.template.value)),
         )
         yield plan

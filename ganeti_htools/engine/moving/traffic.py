@@ -8,10 +8,9 @@ from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.moves import MoveKind, Operation
+from ganeti_htools.model.options import USUAL_BANDWIDTH
 from ganeti_htools.model.state import State
 from ganeti_htools.model.units import Units
-
-USUAL = 100  # Mbit/s between nodes without bandwidth tags
 
 
 def copied(kind: MoveKind, row: Instance) -> tuple[int, int]:
@@ -42,7 +41,7 @@ def _times_disks(operations: Sequence[Operation]) -> int:
     return sum(operation.copies_disks for operation in operations)
 
 
-def bandwidths(state: State, usual: int = USUAL) -> Ints:
+def bandwidths(state: State, usual: int = USUAL_BANDWIDTH) -> Ints:
     """Compute the bandwidth (Mbit/s) between nodes by the cluster's tags; the lowest if there are several.
 
     Nodes without such tags have the ``usual`` one.
@@ -57,23 +56,32 @@ def bandwidths(state: State, usual: int = USUAL) -> Ints:
         for one, other, speed in tags.bandwidths(cluster.tags):
             if one in own or other in own:
                 speeds[other if one in own else one] = speed
-    known = {
-        (own, other): min((speed for tag, speed in speeds.items() if tag in other), default=usual)
-        for own, speeds in reached.items()
-        for other in reached
-    }
-    return np.array([[known[own, other] for other in classes] for own in classes], np.int64)
+    known = [
+        [min((speed for tag, speed in speeds.items() if tag in other), default=usual) for other in reached]
+        for speeds in reached.values()
+    ]
+    places = {own: place for place, own in enumerate(reached)}
+    rows = np.array([places[own] for own in classes], np.int64)
+    return np.array(known, np.int64)[rows[:, None], rows] if classes else np.zeros((0, 0), np.int64)
 
 
-def seconds(row: Instance, speeds: Ints, place: tuple[int, ...], kind: MoveKind, node: int) -> float:
+def seconds(
+    row: Instance,
+    speeds: Ints,
+    place: tuple[int, ...],
+    kind: MoveKind,
+    node: int,
+    usual: int = USUAL_BANDWIDTH,
+) -> float:
     """Compute the time of a move of an instance from its nodes to a new node, with :func:`bandwidths`.
 
-    ``place`` has the rows of its nodes, primary first, ``node`` is the row of the new node.
+    ``place`` has the rows of its nodes, primary first, ``node`` is the row of the new node. Where speeds are
+    0 the ``usual`` one counts.
     """
     memory = row.mem if row.status.running else 0
     total = 0.0
     primary, secondary = (*place, NOWHERE)[:2]
     for operation, source, target in kind.transfers(primary, secondary, node):
         volume = row.dsk if operation.copies_disks else memory
-        total += 8 * volume / float(speeds[source, target])
+        total += 8 * volume / (float(speeds[source, target]) or usual)
     return total

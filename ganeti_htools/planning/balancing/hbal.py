@@ -1,6 +1,7 @@
 """Plans of ``hbal``: moves that balance node groups (``hbal(1)``)."""
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -82,6 +83,10 @@ class HbalOptions(ToolOptions):
     def ranks_groups(self) -> bool:
         """Whether groups are selected by their score, instead of by name."""
         return self.worst_group or self.all_groups
+
+    def at_speeds(self, measured: Mapping[str, int]) -> "HbalOptions":
+        """Return these options with measured speeds of copying (Mbit/s), by disk template."""
+        return replace(self, copying=replace(self.copying, measured=measured))
 
     def search_seconds(self, groups: int) -> float:
         """Return the longest time of the search on a cluster with so many groups."""
@@ -221,6 +226,13 @@ class BalancingPlan(ToolPlan[HbalOptions]):
         return {
             name: state.group == view.group(state, name, f"node group {name} is gone") for name in self.groups
         }
+
+    def copying_seconds(self, copying: CopyingOptions) -> float:
+        """Return the time that the moves copy, one after the other."""
+        from ganeti_htools.engine.balancing.priced_plans import priced_plans  # seldom needed
+
+        steps = [move.move for part in self.parts for move in part.moves]
+        return deque(priced_plans(self.state, copying, 0.0, steps), 1)[0].seconds
 
     def copying_left(self, rest: int) -> CopyingOptions:
         """The options of copying once so many moves are left: a plan picked from many is a limit then."""

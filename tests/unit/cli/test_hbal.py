@@ -1,6 +1,7 @@
 import json
 import os
 import pty
+import re
 import stat
 import subprocess
 import sys
@@ -72,6 +73,33 @@ def test_explain_lists_every_move(
         assert "Moves of a.org, drbd, on n0.org, n1.org:" in out
         assert " n0:n2 r:n2 " in out
         assert " n2:n0 r:n2 f " in out
+
+
+@pytest.mark.parametrize(
+    ("options", "tags", "shown"),
+    [
+        ((), (), "at 100 Mbit/s (default; --bandwidth=RATE or htools:bandwidth tags set others)"),
+        (("--bandwidth=1000",), (), "at 1000 Mbit/s (--bandwidth)"),
+        (
+            ("--bandwidth=1000",),
+            ("htools:bandwidth:nic", "htools:bandwidth:nic:a::nic:b::5"),
+            "at htools:bandwidth tags, elsewhere 1000 Mbit/s (--bandwidth)",
+        ),
+    ],
+)
+def test_time_of_copying_names_its_speed(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    tags: tuple[str, ...],
+    shown: str,
+) -> None:
+    tagged = replace(uneven(), tags=tags)
+    assert run(tmp_path, tagged, "--max-time=10h", "-q", *options) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert re.fullmatch(r"Copying takes about \d+ \w+ " + re.escape(shown), last)
+    assert run(tmp_path, tagged, "--front", "-q", *options) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"Times of copying: {shown}"
 
 
 def piped_and_shown(tmp_path: Path, columns: int, *options: str) -> tuple[str, str]:

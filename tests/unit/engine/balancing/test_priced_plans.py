@@ -47,6 +47,16 @@ def test_time_is_that_of_one_copy_after_the_other() -> None:
         assert last.seconds == pytest.approx(8 * last.copied / rate)
 
 
+def test_measured_speed_of_a_template_counts_unless_a_bandwidth_is_given() -> None:
+    state = state_of()
+    [template] = {row.template.value for row in state.cluster.instances}
+    measured = CopyingOptions(measured={template: 800, "none of these": 1})
+    *_, last = priced_plans(state, measured, 5.0, STEPS)
+    assert last.seconds == pytest.approx(8 * last.copied / 800)
+    *_, given = priced_plans(state, replace(measured, bandwidth=400), 5.0, STEPS)
+    assert given.seconds == pytest.approx(2 * last.seconds)
+
+
 def test_prices_have_weights() -> None:
     state, tib = state_of(), 1 << 20
     disk = state.cluster.instances[0].dsk

@@ -88,3 +88,4 @@ def test_seconds(index: int, kind: MoveKind, node: int, expected: float) -> None
     state = networks()
     row, place = state.cluster.instances[index], (int(state.pnode[index]), int(state.snode[index]))
     assert seconds(row, bandwidths(state), place, kind, node) == pytest.approx(expected)
+    assert seconds(row, bandwidths(state, 0), place, kind, node, 100) == pytest.approx(expected)
