@@ -95,6 +95,10 @@ class Queue:
                 if task.error is not None:  # what programs have written is in the log only
                     logged = await jobs.warnings(self.ganeti, number, self.patience, self.away)
                     task.note = "; ".join(filter(None, (task.note, *logged[-_MOST_WARNINGS:]))) or None
+            if found is JobStatus.RUNNING and task.began is None:
+                task.began = trio.current_time()
+            elif found is JobStatus.SUCCESS and task.began is not None:
+                task.seconds = round(trio.current_time() - task.began, 1)
             task.status = found
             await self.on_event(News(task))
 

@@ -7,7 +7,7 @@ newest form (:func:`upgraded`).
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from ganeti_htools.execution.jobs import Job
 from ganeti_htools.execution.run import Ending, Run, Task
@@ -64,6 +64,7 @@ def record(run: Run) -> dict[str, Any]:
                 "id": task.number,
                 "status": task.status and task.status.value,
                 "error": task.error,
+                "seconds": task.seconds,
             }
             for task in run.tasks
         ],
@@ -95,6 +96,7 @@ class _SubmittedRecord(_JobRecord):
     id: Count | None
     status: str | None
     error: str | None
+    seconds: NotRequired[float | None]
 
 
 class Score(TypedDict):
@@ -144,7 +146,9 @@ def run_from_record(program: str, recorded: Mapping[str, Any]) -> Run:
         members[run.sets] += 1
         place = f"{run.sets}/{members[run.sets]}"
         status = None if job["status"] is None else JobStatus(job["status"])
-        run.tasks.append(Task(_job_from_record(job), place, job["id"], status, job["error"]))
+        task = Task(_job_from_record(job), place, job["id"], status, job["error"])
+        task.seconds = job.get("seconds")
+        run.tasks.append(task)
     run.changes = list(recorded["replanned"])
     run.ending = None if recorded["ending"] in (None, INTERRUPTED) else Ending(recorded["ending"])
     run.reason = recorded["reason"] or ""

@@ -19,6 +19,8 @@ class Task:
     * ``error``: why the job failed; with ``repeated`` another job has replaced it.
     * ``note``: a remark about its results.
     * ``failing``: the nodes for which it failed, if it succeeded for others.
+    * ``began``: when it was first seen to run, by a clock of the process.
+    * ``seconds``: how long it ran, None if unknown.
     """
 
     job: Job
@@ -29,6 +31,8 @@ class Task:
     note: str | None = None
     failing: tuple[str, ...] = ()
     repeated: bool = False
+    began: float | None = None
+    seconds: float | None = None
 
     @property
     def failed(self) -> bool:

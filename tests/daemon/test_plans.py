@@ -570,3 +570,15 @@ def test_figures_of_standby_nodes_survive_a_kill(tmp_path: Path) -> None:
     later = text.parse((tmp_path / "saved.squeezed").read_text(), "saved").nodes
     assert {node.name: node.t_mem for node in later if node.name in down} == had
     assert len({*had.values()}) > 1
+
+
+def test_times_of_copying_use_what_the_jobs_of_plans_took(tmp_path: Path) -> None:
+    rows = generated(4, Shape(nodes=5, instances=12, templates={"drbd": 1}, fill=0.2, down=0))
+    with following(tmp_path, rows, "--job-seconds=1") as (daemon, _):
+        source = f"-D{daemon.socket}"
+        assert "at 100 Mbit/s (default; " in tool("hbal", source, "--front").stdout
+        assert tool("hbal", source, "-X", "-l2").returncode == 0
+        line = tool("hbal", source, "--front").stdout.splitlines()[-1]
+        assert re.fullmatch(r"Times of copying: at drbd \d{3,} Mbit/s \(median of htoolsd's jobs\)", line)
+        given = tool("hbal", source, "--front", "--bandwidth=7").stdout.splitlines()[-1]
+        assert given == "Times of copying: at 7 Mbit/s (--bandwidth)"

@@ -21,6 +21,7 @@ from ganeti_htools.records import Valid, choice
 from ganeti_htools.sources.source import describe_updating
 from htoolsd.api.ledger_arguments import Number
 from htoolsd.config.settings import Settings
+from htoolsd.plans.copy_speeds import copy_speeds
 from htoolsd.plans.plan import Plan, PlanState, new_plan
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.coordinator import Policies
@@ -97,6 +98,7 @@ class PlanMethods:
         # Claimed nodes stay up, for a claim may be used at any moment.
         claims, nodes = self._plans.claims_on_nodes(), (node.name for node in cluster.nodes)
         options = options.sparing({node: claims[node] for node in nodes if node in claims})
+        options = options.at_speeds(copy_speeds((plan.run for plan in self._plans.all), cluster))
         proposal = await self._proposed(tool, options, cluster)
         by = describe_caller()
         assert by is not None

@@ -85,7 +85,9 @@ class HbalOptions(ToolOptions):
         return self.worst_group or self.all_groups
 
     def at_speeds(self, measured: Mapping[str, int]) -> "HbalOptions":
-        """Return these options with measured speeds of copying (Mbit/s), by disk template."""
+        """Return these options with measured speeds of copying (Mbit/s), by disk template, if they count."""
+        if self.copying.bandwidth is not None or not self.copying.wanted:
+            return self
         return replace(self, copying=replace(self.copying, measured=measured))
 
     def search_seconds(self, groups: int) -> float:

@@ -24,7 +24,7 @@ def begun() -> Run:
     """One job has ended, one may have been submitted, one has not been."""
     run = new([[SHARED], [MIRRORED], [BACK]])
     run.next_set()
-    run.tasks[0].number, run.tasks[0].status = 1, JobStatus.SUCCESS
+    run.tasks[0].number, run.tasks[0].status, run.tasks[0].seconds = 1, JobStatus.SUCCESS, 7.5
     run.next_set()
     return run
 
@@ -37,6 +37,8 @@ def test_run_survives_its_record(ending: Ending | None) -> None:
     JSON.read(RunRecord, "", told)
     again = run_from_record("test", told)
     assert record(again) == told
+    del told["jobs"][0]["seconds"]  # records of earlier versions have none
+    assert run_from_record("test", told).tasks[0].seconds is None
     assert (again.ending, again.sets, again.moved) == (ending, 2, 1)
     assert told["ending"] == (INTERRUPTED if ending is None else ending.value)
 
