@@ -140,10 +140,11 @@ def _balance(
         return part
 
     plan = planning.plan_groups(state, groups, options, plan_group)
-    if options.copying.wanted:
-        tell(wrapped(_time(plan, answer())))
-    about = [report for report in reports if report.before.group in plan.groups]
     moves = [move for part in plan.parts for move in part.moves]
+    time = _time(plan, answer()) if options.copying.wanted or (line.html and moves) else ""
+    if options.copying.wanted:
+        tell(wrapped(f"Copying takes {time}" if moves else f"Times of copying: {time}"))
+    about = [report for report in reports if report.before.group in plan.groups]
     if any(report.planned for report in reports):
         if line.all_groups and moves and line.verbose > 0:
             tell(wrapped(f"All groups: {balance_report.cost_line(plan.cost())}"))
@@ -166,7 +167,7 @@ def _balance(
         balance_report.page_notes(reports),
         lambda: balance_report.page_front(reports),
         balance_report.page_sentence(reports) if not moves else "",
-        time_of_moves=balance_report.page_time(reports, line.bandwidth) if line.html and moves else "",
+        time_of_moves=time if moves else "",
     )
     outcome = plans.carry_out(line, HBAL.name, plan, answer(), tell) if line.exec and moves else None
     if line.json:
@@ -175,13 +176,13 @@ def _balance(
 
 
 def _time(plan: BalancingPlan, answer: Any) -> str:
-    """Describe the time of copying, and the speed that it is computed with."""
+    """Describe the time of copying and its speed; only the speed if nothing moves."""
     measured = answer["options"].get("measured", {}) if answer else {}
     copying = plan.options.at_speeds(measured).copying
-    by = speed(plan.state, copying)
-    if any(part.moves for part in plan.parts):
-        return f"Copying takes about {duration(plan.copying_seconds(copying))} at {by}"
-    return f"Times of copying: at {by}"
+    takes = (
+        f"about {duration(plan.copying_seconds(copying))} " if any(part.moves for part in plan.parts) else ""
+    )
+    return f"{takes}at {speed(plan.state, copying)}"
 
 
 def _before(state: State, group: str, scope: Bools, line: CommandLine, tell: Say) -> Before:

@@ -10,15 +10,13 @@ from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import health, layout, tables
 from ganeti_htools.cli.terminal.program import print_json
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.engine.moving.traffic import bandwidths, seconds
 from ganeti_htools.engine.redundancy import health as redundancy_health
 from ganeti_htools.engine.rules.broken_rules import broken_rules
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import Bools, Columns, by_unit
 from ganeti_htools.model.moves import as_carried_out
 from ganeti_htools.model.state import State
-from ganeti_htools.model.tags import bandwidths as bandwidth_tags
-from ganeti_htools.model.wording import counted, duration, size
+from ganeti_htools.model.wording import counted, size
 from ganeti_htools.planning.balancing.hbal import GroupPlan
 from ganeti_htools.planning.jobsets import Names, PlannedMove, cost_of, jobsets
 
@@ -243,24 +241,6 @@ def page_sentence(groups: Sequence[GroupReport]) -> str:
         f"{counted(plan['moves'], 'move')} (unevenness {plan['score']:.2f})" for plan in (plans[0], plans[-1])
     )
     return f"{counted(len(plans), 'plan')} to pick from, from {first} to {last}: --pick=N makes plan N."
-
-
-def page_time(groups: Sequence[GroupReport], bandwidth: int) -> str:
-    """Estimate how long the moves copy, one after the other, as ``--max-time`` does."""
-    total = 0.0
-    for group in groups:
-        state = group.before.state
-        speeds = bandwidths(state, bandwidth)
-        for move in (move for jobs in group.after.sets for move in jobs):
-            row, was = (
-                state.cluster.instances[move.move.instance],
-                [state.nodes[name] for name in move.step.was],
-            )
-            total += seconds(row, speeds, tuple(was), move.move.kind, move.move.node)
-    tagged = (
-        " or as bandwidth tags say" if groups and bandwidth_tags(groups[0].before.state.cluster.tags) else ""
-    )
-    return f"about {duration(total)} at {bandwidth} Mbit/s{tagged}"
 
 
 def page_front(groups: Sequence[GroupReport]) -> "Iterator[Markup]":
