@@ -179,10 +179,9 @@ def _time(plan: BalancingPlan, answer: Any) -> str:
     """Describe the time of copying and its speed; only the speed if nothing moves."""
     measured = answer["options"].get("measured", {}) if answer else {}
     copying = plan.options.at_speeds(measured).copying
-    takes = (
-        f"about {duration(plan.copying_seconds(copying))} " if any(part.moves for part in plan.parts) else ""
-    )
-    return f"{takes}at {speed(plan.state, copying)}"
+    by = f"at {speed(plan.state, copying)}"
+    moves = any(part.moves for part in plan.parts)
+    return f"about {duration(plan.copying_seconds(copying))} {by}" if moves else by
 
 
 def _before(state: State, group: str, scope: Bools, line: CommandLine, tell: Say) -> Before:

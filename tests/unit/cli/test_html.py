@@ -13,7 +13,7 @@ RUNS: list[tuple[Any, str, tuple[str, ...], tuple[str, ...]]] = [
         hbal,
         "drifted.data",
         ("--all-groups",),
-        ("gnt-instance migrate -f web1", "unevenness of rack1 ", " at 100 Mbit/s; "),
+        ("gnt-instance migrate -f web1", "unevenness of rack1 ", " at 100 Mbit/s (default; "),
     ),
     (hbal, "balanced.data", (), ("No instance moves.",)),
     (hbal, "idle.data", ("--front=2",), ("2 plans to pick from, from 0 moves", "Plans to pick from: ")),
