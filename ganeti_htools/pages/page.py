@@ -74,18 +74,20 @@ def daemon_page(
     made: str,
     state: State,
     attention: Sequence[Mapping[str, Any]],
+    under_way: Figures,
     entries: Sequence[Mapping[str, Any]],
     days: int,
 ) -> str:
     """Return the page about the cluster of a daemon.
 
-    ``attention`` are the lines of its status, ``entries`` those of its history of so many ``days``.
+    ``attention`` are the lines of its status, ``under_way`` figures of what it does, ``entries`` those of its
+    history of so many ``days``.
     """
     side = Side.of(state)
     steps = [Step(f"{each['text']}.", each["command"], each["severity"]) for each in attention]
     well = state_step(side, {})
     well = well._replace(text=f"✓ Nothing needs attention. {well.text}")
-    first = answer(steps or [well], state_figures(side))
+    first = answer(steps or [well], {**state_figures(side), **under_way})
     return page(title, made, [*first, *_state(side), history(entries, days)])
 
 

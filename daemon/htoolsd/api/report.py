@@ -61,9 +61,16 @@ class ReportMethods:
         if cluster is None:
             return "", "the cluster is not known yet"
         with trio.move_on_after(_DRAW_SECONDS):
-            attention = (await self._status.report())["attention"]
+            status = await self._status.report()
+            jobs = status["cluster"]["unfinished_jobs"]
+            under_way = {
+                "Plans": ", ".join(f"{number} {state}" for state, number in status["plans"].items())
+                or "none",
+                "Unfinished jobs": "unknown" if jobs is None else str(jobs),
+            }
             query = HistoryQuery(since=machine.now() - DAYS * 86400, most=_ENTRIES)
-            facts = self._sync.cluster_name or "", attention, await self._history.find(query), DAYS
+            about = self._sync.cluster_name or "", status["attention"], under_way
+            facts = *about, await self._history.find(query), DAYS
             page, limit, error = await run_helper(
                 "htoolsd.helper.page", _CPU_SECONDS, _DRAW_SECONDS, cluster, *facts
             )

@@ -11,10 +11,15 @@ from ganeti_htools.planning.view import View
 
 
 def work(
-    cluster: Cluster, name: str, attention: list[dict[str, Any]], history: list[dict[str, Any]], days: int
+    cluster: Cluster,
+    name: str,
+    attention: list[dict[str, Any]],
+    under_way: dict[str, str],
+    history: list[dict[str, Any]],
+    days: int,
 ) -> None:
-    """Print the page about a cluster, with the lines that need attention and the history of some days."""
+    """Print the page about a cluster: what needs attention, what is under way, the history of some days."""
     state = view.state_of(cluster, View())
     now = machine.local_time("%Y-%m-%d %H:%M %z")
-    page = daemon_page(f"Cluster {name}", now, state, attention, history, days)
+    page = daemon_page(f"Cluster {name}", now, state, attention, under_way, history, days)
     sys.stdout.buffer.write(page.encode())

@@ -34,7 +34,7 @@ class Status:
     """A daemon that needs no attention."""
 
     async def report(self) -> dict[str, Any]:
-        return {"attention": []}
+        return {"attention": [], "plans": {"running": 1}, "cluster": {"unfinished_jobs": 2}}
 
 
 def page(tmp_path: Path, kind: type[ReportMethods], cluster: Cluster | None = None) -> Any:
@@ -75,6 +75,7 @@ async def test_process_draws_the_cluster(tmp_path: Path) -> None:
     before = time.time()
     found = await page(tmp_path, ReportMethods, Cluster()).html()
     assert "Cluster &lt;name&gt;" in found
+    assert "<b>1 running</b>" in found
     assert time.strftime("%Y-%m-%d", time.localtime(before)) in found
 
 
