@@ -1,4 +1,4 @@
-"""``hmaintain``: empty nodes for maintenance, and bring back what they had (``hmaintain(1)``)."""
+"""``hmaintain``: empty nodes for maintenance, and bring their instances back (``hmaintain(1)``)."""
 
 from collections.abc import Sequence
 from dataclasses import replace

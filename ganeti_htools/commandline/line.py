@@ -73,7 +73,7 @@ class CommandLine(Values):
         metavar="SOCKET",
         takes=Takes.OPTIONAL,
     )
-    standby_data = value(kinds.FILE, None, "read what standby nodes have from this text file", local=True)
+    standby_data = value(kinds.FILE, None, "read the size of standby nodes from this text file", local=True)
 
     load = Heading("Load of instances")
     dynu_file = value(kinds.FILE, None, "read the utilisation of instances from this file", "U", local=True)
@@ -100,7 +100,7 @@ class CommandLine(Values):
         kinds.VERSION, None, "apply the rules of this version of Ganeti, unless the cluster's is known"
     )
     max_cpu = value(
-        kinds.RATIO, None, "allow so many virtual CPUs for each CPU of a node, whatever the group's policy is"
+        kinds.RATIO, None, "most virtual CPUs per CPU of a node, instead of the ratio of the group's policy"
     )
     min_disk = value(
         kinds.NUMBER, 0.0, "keep this part of each node's disk free, from 0 to 1", metavar="RATIO"
@@ -115,7 +115,7 @@ class CommandLine(Values):
     print_nodes = value(
         kinds.FIELDS,
         None,
-        "list the nodes before and after, with these FIELDS, or with +FIELDS also these",
+        "list the nodes before and after: FIELDS, or +FIELDS besides the usual fields",
         "p",
         takes=Takes.OPTIONAL,
     )
@@ -133,7 +133,7 @@ class CommandLine(Values):
     explain_places = Option[str | None](
         None,
         lambda _old, _argument: "",
-        "only explain each place of the instances",
+        "only explain each possible place of the instances",
         long="explain",
         field="explain",
     )
@@ -177,8 +177,10 @@ class CommandLine(Values):
         kinds.TEMPLATE, None, "disk template of the instances (default: the first that the cluster allows)"
     )
     storage_unit = value(kinds.STORAGE_UNIT, None, "put the disks on this storage unit or pool: TYPE,KEY")
-    disk = repeated(kinds.DISK, "give the standard size this disk: SIZE[,TYPE,KEY]; may be repeated")
-    resource = repeated(kinds.DEMAND, "demand this of a custom resource class: CLASS:AMOUNT; may be repeated")
+    disk = repeated(kinds.DISK, "add a disk to the standard size: SIZE[,TYPE,KEY]; may be repeated")
+    resource = repeated(
+        kinds.DEMAND, "instances take this of a custom resource class: CLASS:AMOUNT; may be repeated"
+    )
     spindle_use = value(
         kinds.COUNT,
         None,
@@ -218,7 +220,9 @@ class CommandLine(Values):
     min_gain_limit = value(kinds.NUMBER, 1e-1, "ignore --min-gain above this score", metavar="SCORE")
     no_disk_moves = switch("only fail over or migrate: copy no disks")
     avoid_disk_moves = value(
-        kinds.NUMBER, None, "copy disks only for FACTOR times the gain of the best step without a copy"
+        kinds.NUMBER,
+        None,
+        "copy disks only if that gains FACTOR times as much as the best step without a copy",
     )
     avoid_long_solutions = value(
         kinds.NUMBER, 0.0, "leave out steps that gain too little for their duration, once the plan is long"
@@ -226,7 +230,7 @@ class CommandLine(Values):
     long_solution_threshold = value(kinds.DURATION, 1000.0, "a plan is long from this duration on")
     repair_rules = switch("only make moves that repair broken rules of tags")
     optimise = value(kinds.DURATION, 0.0, "look for a better plan for this time")
-    price = value(kinds.PRICES, _NO_PRICES, "copy a TiB only where the score falls by so much")
+    price = value(kinds.PRICES, _NO_PRICES, "points of the score that copying a TiB must gain")
     bandwidth = value(kinds.BANDWIDTH, None, "Mbit/s between nodes without htools:bandwidth tags")
     front = value(kinds.PLANS, 0, "show up to N plans, from cheap to even", takes=Takes.OPTIONAL)
     pick = value(kinds.PLAN, 0, "make plan K of --front")
@@ -250,7 +254,7 @@ class CommandLine(Values):
     allow_all = switch("also move mirrored, plain and file instances; plain and file instances are stopped")
 
     regrouping = Heading("Moves between node groups")
-    among = repeated(kinds.GROUP, "move only between node groups named so; may be repeated", "G")
+    among = repeated(kinds.GROUP, "move only between the groups of this option; may be repeated", "G")
     empty_group = Option[str | None](
         None,
         lambda _old, group: group,
@@ -263,7 +267,7 @@ class CommandLine(Values):
     )
     groups = value(kinds.COUNT, 1, "empty N node groups")
     reserve = value(kinds.NUMBER, 0.0, "keep FACTOR standard instances free in each group that stays in use")
-    partial = switch("move what can be moved although something keeps the repair from being complete")
+    partial = switch("if a group cannot be repaired completely, make the possible moves")
     allow_plain = switch("also move plain and file instances, which are stopped while their disks are copied")
 
     reboots = Heading("Reboots")
@@ -278,7 +282,7 @@ class CommandLine(Values):
     job_delay = value(
         kinds.NUMBER,
         10.0,
-        "let the job of a repair wait so long, while its record is written",
+        "time that the job of a repair waits first, while its record is written",
         metavar="SECONDS",
     )
     dry_run = switch("only show what would be done")
@@ -289,9 +293,9 @@ class CommandLine(Values):
     empty = switch("also copy disks: secondaries leave the nodes too")
     keep_candidate = switch("do not drain the nodes: master candidates stay candidates")
     set_offline = switch("set the emptied nodes offline, so that Ganeti does without them")
-    no_return = switch("let instances stay where they are")
+    no_return = switch("do not bring instances home")
     balance = switch("do not bring instances home, but balance the groups of the nodes")
-    take_over = switch("go on in place of a run that was cut off")
+    take_over = switch("continue a run that was interrupted")
     command = value(kinds.PROGRAM, None, "run this program for each batch, with the names of its nodes")
     pause = switch("wait for Enter or SIGUSR1 before each batch ends")
     rebooted = switch("wait until the nodes of a batch have booted anew")

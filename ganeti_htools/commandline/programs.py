@@ -366,7 +366,7 @@ _MAINTENANCE = (
 )
 HMAINTAIN = Program(
     "hmaintain",
-    "empty nodes for maintenance, and bring back what they had",
+    "empty nodes for maintenance, and bring their instances back",
     (
         *_SOURCES,
         Line.exec,

@@ -139,8 +139,8 @@ def test_help_has_purpose_and_options_under_headings_in_80_columns(monkeypatch: 
         "                                      data (yes) or none (no)",
         "",
         "Reports:",
-        "  -p[FIELDS]  --print-nodes[=FIELDS]  list the nodes before and after, with",
-        "                                      these FIELDS, or with +FIELDS also these",
+        "  -p[FIELDS]  --print-nodes[=FIELDS]  list the nodes before and after: FIELDS,",
+        "                                      or +FIELDS besides the usual fields",
     ]
     words = " ".join(" ".join(table).split())
     assert all(f"--{option.long}" in words and option.help in words for option in tool.all_options)
