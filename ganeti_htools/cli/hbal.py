@@ -158,6 +158,7 @@ def _balance(
             if line.verbose > 3:
                 sides = ("Original", before.state), ("Final", after.plan.after)
                 tell(*(balance_report.totals(title, state, before.scope) for title, state in sides))
+    sentence, figures = ("", {}) if moves else balance_report.page_answer(reports)
     write_page(
         line,
         _PAGE,
@@ -166,7 +167,8 @@ def _balance(
         [jobs for report in reports for jobs in report.after.sets],
         balance_report.page_notes(reports),
         lambda: balance_report.page_front(reports),
-        balance_report.page_sentence(reports) if not moves else "",
+        sentence,
+        figures,
         time_of_moves=time if moves else "",
     )
     outcome = plans.carry_out(line, HBAL.name, plan, answer(), tell) if line.exec and moves else None

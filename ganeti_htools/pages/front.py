@@ -1,6 +1,7 @@
 """The section of a page about plans to pick from (``hbal --front``)."""
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from ganeti_htools.model.wording import size
@@ -20,16 +21,17 @@ def front(
         for copy, score in zip(copied, scores, strict=True)
     ]
     across = element("span", "copies nothing"), element("span", f"copies {size(most)}")
+    figure = element(
+        "figure",
+        element(
+            "figcaption",
+            f"Unevenness: {high:.2f} at the top, {low:.2f} at the bottom. --pick=N makes plan N.",
+        ),
+        pictures.points(places, [str(plan["plan"]) for plan in plans]),
+        element("div", *across, class_="ends"),
+    )
     return section(
         f"Plans to pick from: {group}",
-        element(
-            "figure",
-            element(
-                "figcaption",
-                f"Unevenness: {high:.2f} at the top, {low:.2f} at the bottom. --pick=N makes plan N.",
-            ),
-            pictures.points(places, [str(plan["plan"]) for plan in plans]),
-            element("div", *across, class_="ends"),
-        ),
+        *([figure] if isfinite(sum(scores)) else []),
         table("From no move to the most even plan", header, rows, [True] * len(header)),
     )

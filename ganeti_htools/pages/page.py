@@ -52,9 +52,10 @@ def cluster_page(
     """
     side, then = Side.of(before), None if after is None else Side.of(after)
     if then is None:
-        known = state_figures(side)
-        found = state_step(side, tools or {})
-        step = found._replace(text=f"{sentence} {found.text}".strip())
+        known, step = dict(figures or state_figures(side)), Step(sentence, "")
+        if not figures:
+            step = state_step(side, tools or {})
+            step = step._replace(text=f"{sentence} {step.text}".strip())
         sections = [*more, *_state(side)]
     elif jobsets is None:
         step, known = Step(sentence, command), dict(figures or {})
@@ -85,9 +86,10 @@ def daemon_page(
     """
     side = Side.of(state)
     steps = [Step(f"{each['text']}.", each["command"], each["severity"]) for each in attention]
-    well = state_step(side, {})
-    well = well._replace(text=f"✓ Nothing needs attention. {well.text}")
-    first = answer(steps or [well], {**state_figures(side), **under_way})
+    if not steps:
+        well = "✓ Nothing needs attention. " * all(group["health"] == "healthy" for group in side.health)
+        steps = [Step(f"{well}{state_step(side, {}).text}", "")]
+    first = answer(steps, {**state_figures(side), **under_way})
     return page(title, made, [*first, *_state(side), history(entries, days)])
 
 

@@ -232,15 +232,20 @@ def _front(plans: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str
     return header, rows
 
 
-def page_sentence(groups: Sequence[GroupReport]) -> str:
-    """Answer for plans without moves: the plans to pick from, if there are any."""
+def page_answer(groups: Sequence[GroupReport]) -> tuple[str, dict[str, str]]:
+    """Answer for a page without moves, in a sentence and in figures: the plans to pick from, if any."""
     plans = [plan for group in groups for plan in group.after.plan.front]
     if not plans:
-        return "No instance moves."
-    first, last = (
-        f"{counted(plan['moves'], 'move')} (unevenness {plan['score']:.2f})" for plan in (plans[0], plans[-1])
-    )
-    return f"{counted(len(plans), 'plan')} to pick from, from {first} to {last}: --pick=N makes plan N."
+        return "No instance moves.", {}
+    scores = " → ".join(fixed(float(plan["score"]), 2) for plan in (plans[0], plans[-1]))
+    copied = size(plans[-1]["disk_mib"] + plans[-1]["memory_mib"])
+    most = f"{counted(plans[-1]['moves'], 'move')}, {copied} to copy"
+    sentence = f"{counted(len(plans), 'plan')} to pick from, up to {most}; unevenness {scores}"
+    return f"{sentence}; --pick=N makes plan N.", {
+        "Plans": str(len(plans)),
+        "Unevenness": scores,
+        "To copy": f"up to {copied}",
+    }
 
 
 def page_front(groups: Sequence[GroupReport]) -> "Iterator[Markup]":

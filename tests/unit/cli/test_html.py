@@ -16,7 +16,15 @@ RUNS: list[tuple[Any, str, tuple[str, ...], tuple[str, ...]]] = [
         ("gnt-instance migrate -f web1", "unevenness of rack1 ", " at 100 Mbit/s (default; "),
     ),
     (hbal, "balanced.data", (), ("No instance moves.",)),
-    (hbal, "idle.data", ("--front=2",), ("2 plans to pick from, from 0 moves", "Plans to pick from: ")),
+    (
+        hbal,
+        "idle.data",
+        ("--front=2",),
+        (
+            "2 plans to pick from, up to 1 move, 4.0 GiB to copy; unevenness 1.57 → 1.56; --pick=N",
+            "Plans to pick from: ",
+        ),
+    ),
     (
         hspace,
         "storage.data",
