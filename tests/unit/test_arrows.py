@@ -89,7 +89,7 @@ MAY_IMPORT = {
     ),
     "htoolsd.notify": (
         "model records files nursery htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.history"
-        " htoolsd.sync htoolsd.threads"
+        " htoolsd.sync htoolsd.tasks htoolsd.threads"
     ),
     "htoolsd.helper": "model engine planning pages version",
     "htoolsd.metrics": f"{_LIBRARY} commandline htoolsd.helper htoolsd.plans htoolsd.sync",
@@ -108,7 +108,9 @@ MAY_IMPORT = {
         " htoolsd.threads htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history htoolsd.store"
         " htoolsd.follow htoolsd.claims htoolsd.policies htoolsd.metrics htoolsd.notify htoolsd.helper"
     ),
-    "htoolsd.http": f"{_LIBRARY} htoolsd.config htoolsd.socket htoolsd.metrics htoolsd.api htoolsd.threads",
+    "htoolsd.http": (
+        f"{_LIBRARY} htoolsd.config htoolsd.socket htoolsd.metrics htoolsd.api htoolsd.tasks htoolsd.threads"
+    ),
     "htoolsd.process": (
         f"{_LIBRARY} htoolsd.tasks htoolsd.events htoolsd.threads htoolsd.socket htoolsd.sync htoolsd.plans"
         " htoolsd.history htoolsd.api htoolsd.config htoolsd.store htoolsd.follow htoolsd.claims"

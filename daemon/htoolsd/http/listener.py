@@ -29,6 +29,7 @@ from htoolsd.socket.incoming import Incoming
 from htoolsd.socket.listening import listen
 from htoolsd.socket.peer import SocketPeer
 from htoolsd.socket.roles import Role
+from htoolsd.tasks import note_defect
 from htoolsd.threads import effect
 
 _log = structlog.get_logger()
@@ -135,8 +136,8 @@ class HttpListener:
                 await converse(peer, now.idle_seconds, now.write_seconds, answer)
             except (RefusalError, OSError):
                 pass  # there are too many clients, or it has left
-            except Exception:  # a defect must not end the daemon
-                _log.exception("HTTP request failed")
+            except Exception as defect:  # it ends one conversation
+                note_defect("http", defect)
             finally:
                 self._clients.leave(client)
                 peer.close()

@@ -30,6 +30,7 @@ from htoolsd.notify.deliver import Delivery, deliver
 from htoolsd.notify.events import Announced, Change, Event, EventState, Key, Line, changes
 from htoolsd.notify.outbox import Outbox
 from htoolsd.sync.sync import Sync
+from htoolsd.tasks import note_defect
 from htoolsd.threads import Replacements, effect
 
 _log = structlog.get_logger()
@@ -113,8 +114,8 @@ class Notifier:
                 continue
             try:
                 await self.round()
-            except Exception:  # a defect must not end the daemon
-                _log.exception("notifications failed")
+            except Exception as defect:  # what waits is not lost
+                note_defect("notifications", defect)
                 await trio.sleep(_LOOK_SECONDS)
 
     async def test(self) -> Delivery:

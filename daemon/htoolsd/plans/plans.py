@@ -42,7 +42,7 @@ from htoolsd.plans.plan_turn import PlanTurn
 from htoolsd.store.state_copies import StateCopies
 from htoolsd.sync.polls import RoleLost
 from htoolsd.sync.sync import Sync
-from htoolsd.tasks import keep_running
+from htoolsd.tasks import keep_running, note_defect
 from htoolsd.threads import effect
 
 _log = structlog.get_logger()
@@ -315,8 +315,8 @@ class Plans:
         try:
             async with self._sync.client() as ganeti:
                 await trace(plan.run, ganeti, self._teller(plan), _FOR_EVER)
-        except Exception:
-            _log.exception("jobs cannot be followed", plan=plan.id)
+        except Exception as defect:
+            note_defect("jobs of plans", defect)
         else:
             await self._claim(plan, ())
         plan.stand("")

@@ -45,7 +45,7 @@ from htoolsd.policies.verdict import BEGUN, FAILED, HELD, PROPOSED, WOULD, Polic
 from htoolsd.store.state_copies import StateCopies
 from htoolsd.sync.model import Model
 from htoolsd.sync.sync import Sync
-from htoolsd.tasks import keep_running
+from htoolsd.tasks import keep_running, note_defect
 from htoolsd.threads import Computations, Pause
 
 _log = structlog.get_logger()
@@ -424,8 +424,8 @@ class Policies:
                 await self._consider_groups(remedy, trigger, seen, taken)
             except HtoolsError as error:
                 self._decide(remedy, trigger, HELD, str(error))
-            except Exception as error:  # a defect must not end the daemon
-                _log.exception("policy failed", policy=remedy.policy)
+            except Exception as error:  # other remedies go on
+                note_defect(f"policy {remedy.policy}", error)
                 self._decide(remedy, trigger, FAILED, f"{type(error).__name__}: {error}")
 
     async def _consider_groups(

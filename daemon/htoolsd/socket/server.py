@@ -98,8 +98,6 @@ class Server:
                 _log.info("client left", error=err.strerror)
         except trio.TooSlowError:
             _log.warning("client does not read its answer")
-        except Exception:  # a defect must not end the daemon
-            _log.exception("conversation failed")
         finally:
             self._clients.leave(client)
             client.incoming.close_file()
