@@ -49,7 +49,7 @@ def distribution(shares: Sequence[float]) -> Markup:
     """Return a column for each tenth of used shares, as high as there are nodes in it, with their number."""
     counts = [0] * 10
     for share in shares:
-        counts[min(int(share * 10), 9)] += 1
+        counts[min(max(int(share * 10), 0), 9)] += 1
     parts = []
     for place, count in enumerate(counts):
         top, x = 84 * (1 - count / max(counts)), f"{10 * place + 0.5}%"

@@ -40,12 +40,12 @@ def test_page_in_a_file_is_the_one_over_http(serving: tuple[Daemon, int], tmp_pa
 
 
 def test_command_on_the_page_of_a_plan_carries_it_out(serving: tuple[Daemon, int], tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    made = run(PROGRAMS / "hbal", f"-D{serving[0].socket}", "--html", page)
+    page, socket = tmp_path / "page.html", {"HTOOLSD_SOCKET": str(serving[0].socket)}
+    made = run(PROGRAMS / "hbal", "-D", "--html", page, environment=socket)
     assert made.returncode == 0
     (command, *_) = re.findall(r'class="answer">.* moves, .*</p><pre><code>([^<]*)', page.read_text())
-    assert command == f"{PROGRAMS / 'hbal'} -D{serving[0].socket} -X"
-    done = run(*shlex.split(command))
+    assert command == f"{PROGRAMS / 'hbal'} -D -X"
+    done = run(*shlex.split(command), environment=socket)
     assert (done.returncode, "success" in done.stdout) == (0, True)
 
 

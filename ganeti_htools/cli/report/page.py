@@ -48,7 +48,8 @@ def write_page(
     from ganeti_htools.pages.page import cluster_page  # seldom needed
 
     made = time.strftime("%Y-%m-%d %H:%M %z")
-    command = _execution() if jobsets and (line.daemon or line.luxi) is not None and not line.exec else ""
+    executable = jobsets and not line.exec and (line.daemon is not None or line.luxi is not None)
+    command = _execution() if executable else ""
     answer = sentence, figures, time_of_moves, command, _tools(line)
     write_text(line.html, cluster_page(title, made, before, after, jobsets, notes, more(), *answer))
     say(f"The report has been written to file '{line.html}'\n")
