@@ -64,8 +64,8 @@ def test_found_set_is_no_worse_than_greedy_one(seeds: range) -> None:
     better = 0
     for seed in seeds:
         group = group_of(seed, 9)
-        greedy = power_down.greedily(group, lambda *_: None)
-        found = power_down.power_down(group, lambda *_: None)
+        greedy = power_down.greedily(group)
+        found = power_down.power_down(group)
         assert rank(group.state, found) <= rank(group.state, greedy)
         better += rank(group.state, found) < rank(group.state, greedy)
         assert group.obstacle(found.state) is None or not found.nodes
@@ -83,7 +83,7 @@ def test_no_set_of_a_small_group_is_better(seeds: Sequence[int]) -> None:
     compared = 0
     for seed in seeds:
         group = group_of(seed, 6)
-        found = power_down.power_down(group, lambda *_: None)
+        found = power_down.power_down(group)
         best = min(possible(group), key=lambda plan: rank(group.state, plan), default=found)
         assert rank(group.state, found)[:2] <= rank(group.state, best)[:2], seed
         compared += best is not found
@@ -111,7 +111,7 @@ def test_wishes_hold_for_other_sets() -> None:
         rng = random.Random(seed)
         prefer, never = (frozenset(rng.sample(candidates, len(candidates) // 3)) for _ in range(2))
         wishes = Wishes(prefer, dict.fromkeys(never - prefer, "stays"), rng.choice((None, 1, 2)))
-        greedy = power_down.greedily(group, lambda *_: None, wishes)
+        greedy = power_down.greedily(group, wishes)
         plan = power_down.better_set(group, greedy, wishes)
         if plan is not greedy:
             better += 1
@@ -127,7 +127,7 @@ def test_trials_are_few_where_each_takes_long(monkeypatch: pytest.MonkeyPatch) -
     for seed in range(8):
         group = group_of(seed, 9)
         candidates = group.within(offline_candidates(group.state, group.allowed))
-        greedy = power_down.greedily(group, lambda *_: None)
+        greedy = power_down.greedily(group)
         trials: list[int] = []
         balanced = PowerGroup.balanced
 

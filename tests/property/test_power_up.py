@@ -150,11 +150,11 @@ def test_omitted_standby_nodes_are_not_needed(seeds: range) -> None:
         if room_on_all(state, scope, [minimum] * len(state.policies)):
             continue
         group = power_group(state, scope, everyone, minimum, target, allowed)
-        first, found = in_order(group, lambda *_: None), power_up(group, lambda *_: None)
+        first, found = in_order(group), power_up(group)
         assert {*found.nodes} <= {*first.nodes}
         assert found.enough == first.enough
         fewer += len(found.nodes) < len(first.nodes)
         if found.enough:
-            rest = power_down(group.on_state(found.state), lambda *_: None)
+            rest = power_down(group.on_state(found.state))
             assert not {*rest.nodes} & {*found.nodes}
     assert fewer

@@ -18,7 +18,7 @@ from ganeti_htools.engine.moving.traffic import copied, copied_by
 from ganeti_htools.engine.squeezing import reserve
 from ganeti_htools.engine.squeezing.candidates import offline_candidates
 from ganeti_htools.engine.squeezing.power_group import NOT_REDUNDANT, PowerGroup
-from ganeti_htools.engine.squeezing.power_plan import ANY, PowerPlan, Progress, Wishes
+from ganeti_htools.engine.squeezing.power_plan import ANY, PowerPlan, Wishes
 from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.moves import Move, Operation
 from ganeti_htools.model.state import State
@@ -31,7 +31,7 @@ UNTRIED = "was not tried: in a large group, only the nodes with the fewest insta
 PATIENCE = 8  # candidates of a large group that are tried in vain in a row
 
 
-def power_down(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> PowerPlan:
+def power_down(group: PowerGroup, wishes: Wishes = ANY) -> PowerPlan:
     """Power down as many nodes as possible with as little data moved as possible.
 
     The plan of a greedy search is replaced only by a better one. Either is continued until the greedy
@@ -42,20 +42,20 @@ def power_down(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> P
         kept = dict.fromkeys(possible, NOT_REDUNDANT)
         return PowerPlan((), group.state, obstacles=kept)
     if group.large:
-        return in_portions(group, progress, wishes)
-    found = greedily(group, progress, wishes)
+        return in_portions(group, wishes)
+    found = greedily(group, wishes)
     if not found.nodes:
         return found
     better = better_set(group, found, wishes)
-    return found if better is found else _to_rest(group, better, progress, wishes)
+    return found if better is found else _to_rest(group, better, wishes)
 
 
-def greedily(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> PowerPlan:
+def greedily(group: PowerGroup, wishes: Wishes = ANY) -> PowerPlan:
     """Power down one node after the other, as in the design, until no other can join."""
-    return _to_rest(group, PowerPlan((), group.state), progress, wishes)
+    return _to_rest(group, PowerPlan((), group.state), wishes)
 
 
-def _to_rest(group: PowerGroup, plan: PowerPlan, progress: Progress, wishes: Wishes) -> PowerPlan:
+def _to_rest(group: PowerGroup, plan: PowerPlan, wishes: Wishes) -> PowerPlan:
     """Continue a plan until no further node can be powered down.
 
     Balancing starts again from the plan's end, and may find new steps. N+1 may hold on the way to a second
@@ -63,7 +63,7 @@ def _to_rest(group: PowerGroup, plan: PowerPlan, progress: Progress, wishes: Wis
     """
     while True:
         left = None if wishes.most is None else wishes.most - len(plan.nodes)
-        more = _more(group.on_state(plan.state), progress, replace(wishes, most=left))
+        more = _more(group.on_state(plan.state), replace(wishes, most=left))
         if not more.nodes:
             return replace(plan, obstacles=more.obstacles)
         plan = _followed(group, plan, more) if plan.nodes else more
@@ -76,12 +76,12 @@ def _followed(group: PowerGroup, plan: PowerPlan, more: PowerPlan) -> PowerPlan:
     return made or replace(more, phases=(*plan.phases, *more.phases))
 
 
-def _more(group: PowerGroup, progress: Progress, wishes: Wishes) -> PowerPlan:
+def _more(group: PowerGroup, wishes: Wishes) -> PowerPlan:
     """Plan one phase: as many of the joining nodes as can really be powered down.
 
     If none can although some could join, other sets are tried.
     """
-    nothing, *joined = _joining(group, progress, wishes)
+    nothing, *joined = _joining(group, wishes)
     if not joined:
         return nothing
     made = next(filter(None, map(group.executable, reversed(joined))), None)
@@ -90,7 +90,7 @@ def _more(group: PowerGroup, progress: Progress, wishes: Wishes) -> PowerPlan:
     return replace(made, obstacles={**joined[-1].obstacles, **lost})
 
 
-def _joining(group: PowerGroup, progress: Progress, wishes: Wishes) -> list[PowerPlan]:
+def _joining(group: PowerGroup, wishes: Wishes) -> list[PowerPlan]:
     """Return plans for nothing and for each candidate that joins its predecessors.
 
     Preferred candidates come first, then those with the fewest instances. The last plan lists the obstacles
@@ -99,7 +99,7 @@ def _joining(group: PowerGroup, progress: Progress, wishes: Wishes) -> list[Powe
     possible = _in_order(group, wishes)
     plans, kept = [PowerPlan((), group.state)], dict[int, str]()
     for tried, node in enumerate(possible):
-        progress(tried, len(possible))
+        group.progress(f"{tried} of {len(possible)} nodes tried")
         nodes = (node, *plans[-1].nodes)
         if node in wishes.never:
             kept[node] = wishes.never[node]
@@ -122,7 +122,7 @@ def _in_order(group: PowerGroup, wishes: Wishes) -> list[int]:
     return sorted(possible, key=lambda row: row not in wishes.prefer)
 
 
-def in_portions(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> PowerPlan:
+def in_portions(group: PowerGroup, wishes: Wishes = ANY) -> PowerPlan:
     """Power down nodes of a large group, portion after portion, each a phase.
 
     A portion begins where the one before ends, so the group is balanced anew for none of them. A portion has
@@ -131,7 +131,7 @@ def in_portions(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> 
     plan, most = PowerPlan((), group.state), len(group.scope)
     possible = len(_in_order(group, wishes))
     while True:
-        progress(len(plan.nodes), possible)
+        group.progress(f"{len(plan.nodes)} of {possible} nodes tried")
         left = None if wishes.most is None else wishes.most - len(plan.nodes)
         more = _portion(group.on_state(plan.state), most, replace(wishes, most=left))
         if not more.nodes:

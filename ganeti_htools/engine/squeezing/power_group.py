@@ -7,7 +7,7 @@ from operator import attrgetter
 import numpy as np
 
 from ganeti_htools.engine.balancing import shared_storage
-from ganeti_htools.engine.balancing.balance import candidates, rebalance
+from ganeti_htools.engine.balancing.balance import candidates, stepwise
 from ganeti_htools.engine.balancing.replay import Replay
 from ganeti_htools.engine.balancing.shared_instances import SharedInstances, regular, shared_instances
 from ganeti_htools.engine.rules.batches import balanced
@@ -15,7 +15,7 @@ from ganeti_htools.engine.rules.limits import Limit
 from ganeti_htools.engine.rules.resources import CPU_RATIO, MEMORY, VIEWS
 from ganeti_htools.engine.squeezing import reserve
 from ganeti_htools.engine.squeezing.candidates import lacks_master_candidates
-from ganeti_htools.engine.squeezing.power_plan import Action, AllowedMoves, Phase, PowerPlan
+from ganeti_htools.engine.squeezing.power_plan import Action, AllowedMoves, Phase, PowerPlan, Progress, silent
 from ganeti_htools.model.cluster import MAX_MIB, Instance
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
 from ganeti_htools.model.errors import first_names
@@ -23,6 +23,7 @@ from ganeti_htools.model.moves import Move
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import MirrorType
+from ganeti_htools.model.wording import counted
 
 # Amounts whose sums bound all nodes together: a limit, its figure, and the amount that an instance takes.
 ADDED_UP: tuple[tuple[Limit, str, Callable[[RequestedInstance], int]], ...] = (
@@ -159,6 +160,7 @@ class PowerGroup:
     target: Instance
     large: bool = False
     allowed: AllowedMoves = AllowedMoves.POOLS
+    progress: Progress = silent
 
     def within(self, nodes: Ints) -> list[int]:
         """Return the nodes that are in the group."""
@@ -167,7 +169,9 @@ class PowerGroup:
 
     def on_state(self, state: State) -> "PowerGroup":
         """Return the group on another state."""
-        return power_group(state, self.scope, self.movable, self.minimum, self.target, self.allowed)
+        return power_group(
+            state, self.scope, self.movable, self.minimum, self.target, self.allowed, self.progress
+        )
 
     def balanced(self, nodes: Sequence[int], offline: bool) -> tuple[State, tuple[Move, ...]]:
         """Set nodes offline or online and balance; returns the state and all steps."""
@@ -176,9 +180,19 @@ class PowerGroup:
             return marked, ()
         if self.shared is not None and regular(marked, self.scope):
             state, steps = shared_storage.rebalance(marked, self.scope, self.shared)
-        else:
-            state, steps = rebalance(marked, self.scope, TO_THE_END, self.movable, rough=offline)
-        return state, tuple(steps)
+            return state, tuple(steps)
+        state, made, homeless = marked.copy(), list[Move](), self._homeless(marked)
+        for step in stepwise(state, self.scope, TO_THE_END, self.movable, rough=offline):
+            made.append(step)
+            if self.large:
+                moved = f"{homeless - self._homeless(state)} of {homeless} instances moved"
+                self.progress(f"emptying {counted(len(nodes), 'node')}: {moved}")
+        return state, tuple(made)
+
+    def _homeless(self, state: State) -> int:
+        """Count the instances of the group on nodes that are offline."""
+        lost = state.columns.offline & self.scope
+        return int(np.count_nonzero(lost[state.pnode] | secondaries_on(state, lost)))
 
     def plan_without(self, nodes: Sequence[int]) -> PowerPlan:
         """Return a plan that powers these nodes down at once, without any check."""
@@ -295,6 +309,7 @@ def power_group(
     minimum: Instance,
     target: Instance,
     allowed: AllowedMoves = AllowedMoves.POOLS,
+    progress: Progress = silent,
 ) -> PowerGroup:
     """Return the group in scope; ``movable`` instances move if ``allowed``.
 
@@ -308,7 +323,7 @@ def power_group(
     large = np.count_nonzero(scope) * np.count_nonzero(here) > LARGE
     shared = None if large or (alone & here).any() else shared_instances(state, here)
     bounds = squeeze_bounds(state, scope, leaving)
-    return PowerGroup(state, scope, here, shared, bounds, minimum, target, bool(large), allowed)
+    return PowerGroup(state, scope, here, shared, bounds, minimum, target, bool(large), allowed, progress)
 
 
 def secondaries_on(state: State, nodes: Bools) -> Bools:

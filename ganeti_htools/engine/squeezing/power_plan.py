@@ -11,8 +11,11 @@ from ganeti_htools.model.state import State
 # An unplaced instance by group (row); each node of the group keeps room for it.
 ReserveByGroup = Sequence[Instance]
 
-# Called with the number of candidates tried, and of all.
-Progress = Callable[[int, int], None]
+Progress = Callable[[str], None]  # called often with the progress; may raise to stop
+
+
+def silent(_text: str) -> None:
+    """Show no progress."""
 
 
 class Action(Enum):

@@ -12,24 +12,24 @@ from ganeti_htools.engine.redundancy.recoverability import describe_lost, unreco
 from ganeti_htools.engine.squeezing.candidates import online_candidates
 from ganeti_htools.engine.squeezing.power_down import power_down
 from ganeti_htools.engine.squeezing.power_group import TO_THE_END, PowerGroup, with_power
-from ganeti_htools.engine.squeezing.power_plan import ANY, Action, Phase, PowerPlan, Progress, Wishes
+from ganeti_htools.engine.squeezing.power_plan import ANY, Action, Phase, PowerPlan, Wishes
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.moves import Move
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import MirrorType
 
 
-def power_up(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> PowerPlan:
+def power_up(group: PowerGroup, wishes: Wishes = ANY) -> PowerPlan:
     """Power up as many candidates as needed, in order; all if even they do not suffice.
 
     Nodes that could be powered down again after the plan are left out. Other nodes that could be powered
     down are not part of the plan.
     """
-    found = in_order(group, progress)
+    found = in_order(group)
     never = {node: why for node, why in wishes.never.items() if node not in found.nodes}
     freely = replace(wishes, never=never, most=None)
     while found.enough:
-        rest = power_down(group.on_state(found.state), lambda _a, _b: None, freely)
+        rest = power_down(group.on_state(found.state), freely)
         needed = tuple(node for node in found.nodes if node not in rest.nodes)
         fewer = None if needed == found.nodes else _with_fewer(group, needed, found, rest)
         if fewer is None:
@@ -38,11 +38,11 @@ def power_up(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> Pow
     return found
 
 
-def in_order(group: PowerGroup, progress: Progress) -> PowerPlan:
+def in_order(group: PowerGroup) -> PowerPlan:
     """Power up as many of the candidates as needed, in order."""
     possible = group.within(online_candidates(group.state))
     for count in range(len(possible) + 1):
-        progress(count, len(possible) + 1)
+        group.progress(f"{count} of {len(possible) + 1} numbers of nodes tried")
         nodes = tuple(possible[:count])
         last = count == len(possible)
         if group.infeasible(nodes, False, group.minimum) and not last:

@@ -38,6 +38,7 @@ from ganeti_htools.engine.squeezing.power_plan import (
     Progress,
     ReserveByGroup,
     Wishes,
+    silent,
 )
 from ganeti_htools.engine.squeezing.power_up import power_up
 from ganeti_htools.engine.squeezing.reserve import room_on_all
@@ -51,7 +52,7 @@ def plan(
     minimum: ReserveByGroup,
     target: ReserveByGroup,
     movable: Bools,
-    progress: Progress = lambda _a, _b: None,
+    progress: Progress = silent,
     wishes: Wishes = ANY,
 ) -> PowerPlan:
     """Power nodes up if some node lacks room for ``minimum``, else down as far as ``target`` allows.
@@ -65,12 +66,12 @@ def plan(
 
     def group(state: State, scope: Bools, movable: Bools = movable) -> PowerGroup:
         row = int(state.group[scope][0])
-        return power_group(state, scope, movable, minimum[row], target[row], wishes.allowed)
+        return power_group(state, scope, movable, minimum[row], target[row], wishes.allowed, progress)
 
     now, ups, downs = state, list[PowerPlan](), list[PowerPlan]()
     for scope in scopes:
         if not room_on_all(state, scope, minimum):
-            ups.append(power_up(group(now, scope, movable & ~in_sets(state)), progress, wishes))
+            ups.append(power_up(group(now, scope, movable & ~in_sets(state)), wishes))
             now = ups[-1].state
     refused = {row: why for part in ups for row, why in part.refused.items()}
     if not all(part.enough for part in ups):
@@ -78,7 +79,7 @@ def plan(
     for scope in scopes:
         done = sum(len(part.nodes) for part in downs)
         left = None if wishes.most is None else max(0, wishes.most - done)
-        downs.append(power_down(group(now, scope), progress, replace(wishes, most=left)))
+        downs.append(power_down(group(now, scope), replace(wishes, most=left)))
         now = downs[-1].state
     phases = _merged(downs)
     down = {node for phase in phases for node in phase.nodes}

@@ -329,7 +329,7 @@ def plan(state: State, options: SqueezeOptions, progress: Progress) -> SqueezePl
         minimum=kept_free(state, minimum, options.allowed),
         target=kept_free(state, target, options.allowed),
         movable=view.movable(state, options.view, sets=True),
-        progress=lambda tried, all_of: progress(f"{tried} of {all_of} nodes tried"),
+        progress=progress,
         wishes=Wishes(
             _rows_of(state, options.prefer, "--prefer"),
             _never(state, options),
