@@ -12,6 +12,7 @@ from ganeti_htools.model.errors import printable, printable_lines
 from ganeti_htools.model.wording import duration
 
 _USUAL = 80  # columns of a terminal that does not know its size
+_PAUSE = 0.1  # seconds between two drawings of a line; searches have thousands of steps in a second
 
 
 def warn(message: str) -> None:
@@ -51,7 +52,7 @@ class _ProgressLine:
 
     def __init__(self, doing: str, after: float) -> None:
         self.doing, self.text, self.after, self.shown = doing, doing, after, False
-        self.begin, self.first = time.monotonic(), (0.0, 0, 0)
+        self.begin, self.drawn, self.first = time.monotonic(), -_PAUSE, (0.0, 0, 0)
         self.lock, self.over = Lock(), Event()
 
     def show(self, text: str) -> None:
@@ -70,8 +71,10 @@ class _ProgressLine:
 
     def _draw(self) -> None:
         now = time.monotonic()
-        if now - self.begin < self.after or not (self.text or self.shown):
+        early = now - self.begin < self.after or (self.text and now - self.drawn < _PAUSE)
+        if early or not (self.text or self.shown):
             return
+        self.drawn = now
         width = _USUAL
         with suppress(OSError):
             width = os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL

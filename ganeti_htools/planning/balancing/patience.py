@@ -19,7 +19,7 @@ class SearchSteps:
     def searches(self, score: float) -> bool:
         """Count a step."""
         done = f"{self.steps - self.left} of {self.steps} steps"
-        self.progress(f"searching, score {fixed(score, 8)}, {done}")
+        self.progress(f"{done}, score {fixed(score, 8)}")
         self.left -= 1
         return self.left >= 0
 

@@ -44,6 +44,7 @@ def test_names_on_standard_error_have_no_effects(capsys: pytest.CaptureFixture[s
 def test_progress_replaces_itself_and_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(messages, "_PAUSE", 0.0)
     with progress("work", after=0) as tell:
         tell("1 step")
         tell("2 steps")
@@ -66,6 +67,16 @@ def test_silent_work_shows_what_it_is_doing_and_since_when(monkeypatch: pytest.M
     with progress("planning"):
         assert drawn.wait(60)
     assert re.match(r"\r\x1b\[Kplanning, \d+ s", terminal.getvalue())
+
+
+def test_fast_work_does_not_flood_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(messages, "_PAUSE", 3600.0)
+    with progress("work", after=0) as tell:
+        for number in range(1000):
+            tell(f"{number} steps")
+    assert terminal.getvalue() == "\r\x1b[Kwork: 0 steps\r\x1b[K"
 
 
 def test_counts_tell_the_time_left_within_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:

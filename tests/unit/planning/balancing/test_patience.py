@@ -31,7 +31,7 @@ def test_steps_are_counted_and_all_plans_made() -> None:
     search = SearchSteps(limit, shown.append)
     assert [search.searches(1.5) for _ in range(5)] == [True, True, True, False, False]
     assert search.plans()
-    assert shown[:2] == [f"searching, score 1.50000000, {done} of 3 steps" for done in (0, 1)]
+    assert shown[:2] == [f"{done} of 3 steps, score 1.50000000" for done in (0, 1)]
 
 
 def searched(search: SearchTime, wait: Wait) -> int:
