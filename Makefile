@@ -5,6 +5,10 @@ BIN := $(VENV)/bin
 PYTEST := -m pytest --quiet -n auto --dist=worksteal
 ROUNDS := 20
 HOURS := 1
+# A world by seed: how long it lives, which seed is the first, and how many there are.
+DAYS := 1
+SEED := 1
+SEEDS := 1
 # Where `make install` installs, below DESTDIR, and the interpreter of the installed programs.
 PREFIX := /usr/local
 DESTDIR :=
@@ -19,7 +23,7 @@ FIRST := test_claims or test_failover or test_ganeti or test_policies or test_re
 # Each worker compiles the tests and plugins again where this keeps pytest from writing them down.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help venv test coverage test-long check lint test-lowest demo conformance oracle-3.1 test-debian-13 integration integration-first integration-second integration-3.1 soak bench bench-full install uninstall deb deb-debian-13 test-deb man clean
+.PHONY: help venv test coverage test-long check lint test-lowest demo conformance oracle-3.1 test-debian-13 integration integration-first integration-second integration-3.1 simulate soak bench bench-full install uninstall deb deb-debian-13 test-deb man clean
 
 help:
 	@echo "make demo          the daemon and the iallocator at work on an embedded cluster"
@@ -34,6 +38,7 @@ help:
 	@echo "make test-debian-13  the tests in Debian 13, with its Python and its packages alone (as root)"
 	@echo "make integration   tests with a real Ganeti 3.0, and upgraded to 3.1, all on this machine (as root; some minutes)"
 	@echo "make integration-3.1  the same tests with Debian 13's Ganeti 3.1 (as root; some minutes)"
+	@echo "make simulate      the daemon in a world whose time and chance come from a seed (DAYS=1 SEED=1 SEEDS=1)"
 	@echo "make soak          an hour of decisions, claims and policies, whatever is disturbed meanwhile (HOURS=1)"
 	@echo "make bench         speed, side by side with Debian's ganeti-htools (some minutes)"
 	@echo "make bench-full    the same with the clusters on which those take minutes per answer"
@@ -132,6 +137,10 @@ integration-second:
 
 integration-3.1:
 	@GANETI=3.1 $(MAKE) --no-print-directory integration
+
+# docs/proof.md has what the world is.
+simulate: $(VENV)/.developer
+	@PYTHONHASHSEED=0 $(BIN)/python -m tests.world --days=$(DAYS) --seed=$(SEED) --seeds=$(SEEDS)
 
 # For an hour by default: everything at once, and one disturbance after the other.
 soak: $(VENV)/.developer
