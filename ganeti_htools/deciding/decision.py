@@ -211,10 +211,10 @@ def _promise_note(names: Sequence[str], places: Places, alone: Places | None) ->
     """
     if places == alone:
         return ""
-    others = "" if alone is None else ", without which other nodes would be chosen"
+    others = "" if alone is None else ", without these claims other nodes would be chosen"
     if alone is not None and _placed_count(alone) > _placed_count(places):
-        others = ", without which more would find a place"
-    return f"; room is promised to {first_names(names)}{others}"
+        others = ", without these claims more would find a place"
+    return f"; resources are claimed for {first_names(names)}{others}"
 
 
 def _claim_note(cluster: Cluster, claims: Mapping[str, tuple[str, ...]]) -> str:

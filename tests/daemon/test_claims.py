@@ -59,8 +59,8 @@ def test_thirty_of_forty_concurrent_requests_find_room(daemon: Daemon, tmp_path:
     assert Counter(node for nodes in promised for node in nodes) == dict.fromkeys(data["nodes"], EACH)
     for answer in answers:
         if not answer["success"]:
-            assert "; room is promised to new" in answer["info"]
-            assert answer["info"].endswith(" and 27 more, without which more would find a place")
+            assert "; resources are claimed for new" in answer["info"]
+            assert answer["info"].endswith(" and 27 more, without these claims more would find a place")
     assert daemon.status()["claims"] == {"active": True, "living": EACH * NODES}
 
 
@@ -76,8 +76,8 @@ def test_decision_by_hand_counts_only_with_claim(daemon: Daemon, tmp_path: Path)
     files = [request(tmp_path, f"new{number}.example.org", data) for number in range(3)]
     assert all("promised" not in by_hand(daemon, path)["info"] for path in files)
     assert by_hand(daemon, files[0], "--claim")["success"]
-    assert "; room is promised to new0.example.org" in by_hand(daemon, files[1])["info"]
-    assert "; room is promised to new0.example.org" in decide(daemon, files[2])["info"]
+    assert "; resources are claimed for new0.example.org" in by_hand(daemon, files[1])["info"]
+    assert "; resources are claimed for new0.example.org" in decide(daemon, files[2])["info"]
     assert daemon.status()["claims"]["living"] == 2
 
 
@@ -128,7 +128,7 @@ def test_claim_survives_a_daemon_restart(tmp_path: Path, new: str) -> None:
         wait_until(lambda: daemon.status()["ledger"]["claims"] == 1)
     with running(tmp_path / "daemon", config="config_seconds = 0.05\n") as daemon:
         wait_until(lambda: daemon.status()["claims"]["living"])
-        assert f"; room is promised to {new}" in decide(daemon, other)["info"]
+        assert f"; resources are claimed for {new}" in decide(daemon, other)["info"]
 
 
 def test_decision_does_not_wait_for_a_locked_ledger(tmp_path: Path, ganeti: Simulator, new: str) -> None:

@@ -64,7 +64,7 @@ def test_plan_makes_room_and_claims_it(tmp_path: Path) -> None:
         # The claim is for this instance only.
         assert "=> n1" in ctl(daemon, "decide", request(tmp_path, "new", after), TEST).stdout
         refused = ctl(daemon, "decide", request(tmp_path, "other", after), TEST)
-        assert "room is promised to new" in refused.stdout
+        assert "resources are claimed for new" in refused.stdout
 
 
 def test_makes_room_for_the_last_refusal_or_a_description(tmp_path: Path) -> None:

@@ -193,7 +193,10 @@ def test_one_of_two_concurrent_decisions_gets_the_last_space(both: Both, tmp_pat
     answers = race(both, files)
     (lucky,) = (name for name, each in zip("ab", answers, strict=True) if each["success"])
     (refused,) = (each["info"] for each in answers if not each["success"])
-    assert f"; room is promised to {lucky}/new{lucky}, without which more would find a place" in refused
+    assert (
+        f"; resources are claimed for {lucky}/new{lucky}, without these claims more would find a place"
+        in refused
+    )
     assert both.a.status()["ledger"]["conflicts"] + both.b.status()["ledger"]["conflicts"] > 0
 
 

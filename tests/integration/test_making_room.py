@@ -70,7 +70,7 @@ def test_new_instance_gets_the_room_that_was_made_for_it(request_file: Path) -> 
         assert executing.returncode == 0, (out, err)
         _out, err = rival.communicate(timeout=cluster.PATIENCE)
         assert rival.returncode != 0
-        assert "room is promised to new, without which more would find a place" in err
+        assert "resources are claimed for new, without these claims more would find a place" in err
         run(add("new", MORE, *EXECUTABLE))
         (moved,) = [name for name, node in THERE.items() if nodes_of(name) != [node]]
         assert nodes_of("new") == [THERE[moved]]

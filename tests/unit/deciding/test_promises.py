@@ -191,8 +191,8 @@ def test_refusal_names_the_promises() -> None:
     single = one_by_one(12, LARGE)
     refused = next(response for response in single if not places(response))
     number = single.index(refused)
-    told = f"; room is promised to new0, new1, new2 and {number - 3} more"
-    assert f'{told}, without which more would find a place"' in refused.answer
+    told = f"; resources are claimed for new0, new1, new2 and {number - 3} more"
+    assert f'{told}, without these claims more would find a place"' in refused.answer
     assert "promised" not in single[0].answer
     hopeless = decided(messages.allocate("huge", memory=1 << 30), *single[0].promises)
     assert "promised" not in hopeless.answer
@@ -202,10 +202,10 @@ def test_answer_says_whether_promises_changed_it() -> None:
     """Where the same has just been decided without; otherwise, whose room was counted."""
     first, *later = one_by_one(4, LARGE)
     changed = [places(response) != places(first) for response in later]
-    told = [", without which other nodes would be chosen" in response.answer for response in later]
+    told = [", without these claims other nodes would be chosen" in response.answer for response in later]
     assert told == changed
     assert any(changed)
-    assert '; room is promised to new0"' in decided(messages.allocate("new"), *first.promises).answer
+    assert '; resources are claimed for new0"' in decided(messages.allocate("new"), *first.promises).answer
     moved = replace(first.promises[0].row, pnode=places(first)[1], snode=places(first)[0])
     cache = Cache()
     decided(messages.allocate("small", memory=1), cache=cache)
@@ -222,7 +222,7 @@ def test_answer_names_promises_of_other_clusters_on_its_pools() -> None:
     request = messages.allocate("new", "ext", disks=[2_000])
     request["disks"][0] |= {"provider": "san"}
     answer = decided(request, known=known).answer
-    assert '; room is promised to other/web, without which more would find a place"' in answer
+    assert '; resources are claimed for other/web, without these claims more would find a place"' in answer
     assert "promised" not in decided(messages.allocate("new"), known=known).answer
 
 
