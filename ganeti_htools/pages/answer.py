@@ -42,10 +42,13 @@ def answer(steps: Sequence[Step], figures: Figures) -> Iterator[Markup]:
 
 
 def plan_sentence(before: Side, after: Side, jobsets: Jobsets, time: str) -> str:
-    """Answer what a plan changes, what it costs (``time``, if known), and whether anything gets less safe."""
+    """Answer what a plan changes, what it costs (``time``, if known), and whether anything gets less safe.
+
+    The figures have the rest of ``time``, in parentheses: where the speed comes from.
+    """
     made = [move for jobs in jobsets for move in jobs]
     cost = [counted(len(made), "move"), f"{size(sum(move.disk + move.memory for move in made))} to copy"]
-    parts = [", ".join([*cost, *([time] if time else [])])]
+    parts = [", ".join([*cost, *([time.partition(" (")[0]] if time else [])])]
     later = after.scores
     uneven = [
         f"{name} {change([figure(was), figure(later[name])])}"
@@ -103,7 +106,7 @@ def state_figures(side: Side) -> dict[str, str]:
     }
 
 
-def plan_figures(before: Side, after: Side, jobsets: Jobsets) -> dict[str, str]:
+def plan_figures(before: Side, after: Side, jobsets: Jobsets, time: str) -> dict[str, str]:
     """Return the figures of a plan."""
     made = [move for jobs in jobsets for move in jobs]
     healthy = [sum(group["health"] == "healthy" for group in side.health) for side in (before, after)]
@@ -111,6 +114,7 @@ def plan_figures(before: Side, after: Side, jobsets: Jobsets) -> dict[str, str]:
     return {
         "Moves": f"{len(made)} in {counted(len(jobsets), 'jobset')}" if made else "none",
         "To copy": size(sum(move.disk + move.memory for move in made)),
+        **({"Copying takes": time} if time else {}),
         "Healthy groups": f"{change([str(each) for each in healthy])} of {len(before.health)}",
         "Fullest node": change([fullest(end) for end in ends]),
     }

@@ -61,7 +61,7 @@ def cluster_page(
         step, known = Step(sentence, command), dict(figures or {})
         sections = [*more, nodes(side, then), groups(side, then), faults(side, None), storage(side, then)]
     else:
-        known = plan_figures(side, then, jobsets)
+        known = plan_figures(side, then, jobsets, time)
         step = Step(f"{sentence} {plan_sentence(side, then, jobsets, time)}".strip(), command)
         parts = faults(side, then), nodes(side, then), groups(side, then), score(side, then), moves(jobsets)
         sections = [*more, *parts, storage(side, then)]

@@ -13,7 +13,7 @@ RUNS: list[tuple[Any, str, tuple[str, ...], tuple[str, ...]]] = [
         hbal,
         "drifted.data",
         ("--all-groups",),
-        ("gnt-instance migrate -f web1", "unevenness of rack1 ", " at 100 Mbit/s (default; "),
+        ("gnt-instance migrate -f web1", "unevenness of rack1 ", " at 100 Mbit/s; ", "Copying takes"),
     ),
     (hbal, "balanced.data", (), ("No instance moves.",)),
     (
