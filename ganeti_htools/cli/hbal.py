@@ -181,7 +181,8 @@ def _time(plan: BalancingPlan, answer: Any) -> str:
     """Describe the time of copying and its speed; only the speed if nothing moves."""
     measured = answer["options"].get("measured", {}) if answer else {}
     copying = plan.options.at_speeds(measured).copying
-    by = f"at {speed(plan.state, copying)}"
+    parallel = plan.options.execution.parallel
+    by = f"at {speed(plan.state, copying)}{f', {parallel} at a time' if parallel > 1 else ''}"
     moves = any(part.moves for part in plan.parts)
     return f"about {duration(plan.copying_seconds(copying))} {by}" if moves else by
 

@@ -1,9 +1,10 @@
 """Plans of ``hbal``: moves that balance node groups (``hbal(1)``)."""
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heapreplace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ganeti_htools.backends.haskell import fixed, show
@@ -230,11 +231,19 @@ class BalancingPlan(ToolPlan[HbalOptions]):
         }
 
     def copying_seconds(self, copying: CopyingOptions) -> float:
-        """Return the time that the moves copy, one after the other."""
+        """Return the time that the moves copy: as many at a time as ``parallel`` says, otherwise one."""
         from ganeti_htools.engine.balancing.priced_plans import priced_plans  # seldom needed
 
-        steps = [move.move for part in self.parts for move in part.moves]
-        return deque(priced_plans(self.state, copying, 0.0, steps), 1)[0].seconds
+        moves = [move for part in self.parts for move in part.moves]
+        plans = priced_plans(self.state, copying, 0.0, [move.move for move in moves])
+        seconds = [after.seconds - before.seconds for before, after in pairwise(plans)]
+        by_move, total = dict(zip(map(id, moves), seconds, strict=True)), 0.0
+        for jobs in [jobs for part in self.parts for jobs in jobsets(part.moves)]:
+            ends = [0.0] * min(self.options.execution.parallel or 1, len(jobs))
+            for job in jobs:
+                heapreplace(ends, ends[0] + by_move[id(job)])  # the first slot that is free takes the next
+            total += max(ends)
+        return total
 
     def copying_left(self, rest: int) -> CopyingOptions:
         """The options of copying once so many moves are left: a plan picked from many is a limit then."""

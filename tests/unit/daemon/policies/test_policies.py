@@ -56,6 +56,14 @@ async def test_shadow_records_what_it_would_do(autojump_clock: MockClock, tmp_pa
         )
 
 
+async def test_plan_has_at_most_as_many_unfinished_jobs_as_its_policy_allows(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    async with working(tmp_path, rebalance=replace(EAGER, parallel=2)) as daemon:
+        assert (await daemon.decided()).outcome == "begun"
+        assert (await daemon.over()).run.parallel == 2
+
+
 async def test_proposed_plan_waits_for_execute(autojump_clock: MockClock, tmp_path: Path) -> None:
     seldom = replace(EAGER, mode="propose", every_seconds=1e6)
     async with working(tmp_path, rebalance=seldom) as daemon:

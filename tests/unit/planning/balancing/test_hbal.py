@@ -13,11 +13,13 @@ from ganeti_htools.planning import view
 from ganeti_htools.planning.balancing import hbal
 from ganeti_htools.planning.balancing.hbal import HbalOptions
 from ganeti_htools.planning.balancing.node_groups import NoGroupError, select
-from ganeti_htools.planning.jobsets import PlannedMove
-from ganeti_htools.planning.plan import Proposal
+from ganeti_htools.planning.jobsets import PlannedMove, jobsets
+from ganeti_htools.planning.plan import Execution, Proposal
 from ganeti_htools.planning.view import View
 from tests.support import by_hand
 from tests.support.by_hand import instance
+from tests.support.clusters import Shape
+from tests.support.rows import with_master
 
 ROWS = [instance(f"i{row}", DiskTemplate.EXT, "n0") for row in range(4)]
 CLUSTER = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 10_000), ROWS)
@@ -330,3 +332,18 @@ def test_a_search_has_a_default_price_unless_the_options_choose() -> None:
     assert price(replace(OPTIONS, copying=limited)) == price(replace(OPTIONS, optimise=0.01)) > 0
     assert price(OPTIONS) == price(replace(OPTIONS, copying=even)) == 0
     assert price(replace(OPTIONS, copying=CopyingOptions(price=1.0), optimise=0.01)) == 0
+
+
+def test_moves_at_a_time_shorten_the_time_of_a_plan() -> None:
+    cluster, options = with_master(2, Shape(nodes=14, instances=42, templates={"ext": 1})), HbalOptions()
+    plan = hbal.HBAL.plan(hbal.state_of(cluster, options), options, ignore)
+
+    def seconds(parallel: int) -> float:
+        limited = replace(options, execution=Execution(parallel=parallel))
+        return replace(plan, options=limited).copying_seconds(options.copying)
+
+    sizes = [len(jobs) for part in plan.parts for jobs in jobsets(part.moves)]
+    assert max(sizes) > 2
+    assert seconds(0) == seconds(1) > seconds(2) > seconds(max(sizes))
+    assert seconds(1) / seconds(2) <= 2
+    assert seconds(max(sizes)) == pytest.approx(seconds(10**12))
