@@ -160,6 +160,7 @@ END
 --what-if-lost onenode
 --losses none
 --rules none
+--plan file
 --static-kvm-node-memory integer
 --ganeti-version string
 -p,--print-nodes none

@@ -182,6 +182,13 @@ def _with_policies(cluster: Cluster, parse_lines: Iterable[SectionLine]) -> Clus
     )
 
 
+def digest(cluster: Cluster) -> str:
+    """Return a digest of the text of a cluster."""
+    from hashlib import sha256  # seldom needed
+
+    return sha256(dump(cluster).encode()).hexdigest()[:16]
+
+
 def dump(cluster: Cluster) -> str:
     """Write the cluster in this format, byte for byte as Ganeti's tools do."""
     if cluster.default_units:

@@ -77,14 +77,17 @@ def _make_room(line: CommandLine, state: State, request: Request, options: Place
     from ganeti_htools.cli.report import room  # seldom needed
     from ganeti_htools.cli.report.moves import limits
     from ganeti_htools.planning import making_room
+    from ganeti_htools.planning.plan import statement
 
     if not isinstance(request, Allocate):
         raise UsageError("--make-room: expected a request of type allocate")
     wishes = making_room.options_of(options, line.max_moves, line.max_copy)
     with progress("making room") as live:
-        found = making_room.find(state, request, wishes, live).describe()
+        plan = making_room.find(state, request, wishes, live)
+    found = plan.describe()
     if line.json:
-        print_json(found)
+        described = {} if plan.why_not else {"plan": statement(HAIL.name, plan, state.cluster)}
+        print_json(found | described)
     else:
         print(wrapped(room.text(escape_control_characters(found), commands=True)), end="")
         for text in limits(line.max_moves, line.max_copy) if found["steps"] else ():

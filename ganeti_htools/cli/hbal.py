@@ -37,6 +37,7 @@ from ganeti_htools.planning.balancing import hbal as planning
 from ganeti_htools.planning.balancing.hbal import BalancingPlan, GroupPlan, HbalOptions
 from ganeti_htools.planning.balancing.node_groups import NoGroupError
 from ganeti_htools.planning.jobsets import PlannedMove, jobsets
+from ganeti_htools.planning.plan import statement
 from ganeti_htools.sources.source import Reading
 
 if TYPE_CHECKING:
@@ -173,7 +174,8 @@ def _balance(
     )
     outcome = plans.carry_out(line, HBAL.name, plan, answer(), tell) if line.exec and moves else None
     if line.json:
-        balance_report.report(state, about, line.all_groups, outcome, options.repair_rules)
+        described = statement(HBAL.name, plan, reading.cluster)
+        balance_report.report(state, about, line.all_groups, described, outcome, options.repair_rules)
     plans.conclude(outcome)
 
 

@@ -25,7 +25,7 @@ from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.broken_rules import broken_rules
 from ganeti_htools.engine.rules.contradictions import check_rules
 from ganeti_htools.model.columns import Bools
-from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.errors import DataError, HtoolsError, during
 from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.model.inconsistencies import tag_faults
 from ganeti_htools.model.state import State
@@ -42,6 +42,8 @@ def run(line: CommandLine) -> int:
     what_if = "any" if line.losses else line.what_if_lost
     if line.rules and (line.machine_readable or what_if is not None):
         raise HtoolsError("--rules cannot go with --machine-readable, --what-if-lost or --losses.")
+    if line.plan is not None:
+        return _plan(line, line.plan)
     state = make_state(load(line), line)
     movable = view.movable(state, view_of(line), sets=True)
     if line.print_instances:
@@ -184,6 +186,35 @@ def _rules(state: State, line: CommandLine) -> int:
     if found.contradictions:
         return 1
     return 2 if found.undecided else 0
+
+
+def _plan(line: CommandLine, path: str) -> int:
+    """Judge the plan in a file; 0 if it holds, 3 if it does not."""
+    import orjson  # seldom needed
+
+    from ganeti_htools.backends.text import digest
+    from ganeti_htools.cli.report import certificate
+    from ganeti_htools.files import read_bytes
+    from ganeti_htools.judge.judge import judge
+    from ganeti_htools.judge.plan import statement_of
+
+    if line.machine_readable or line.rules or line.losses or line.what_if_lost is not None:
+        raise HtoolsError("--plan cannot go with --machine-readable, --rules, --losses and --what-if-lost.")
+    with during(path):
+        try:
+            document = orjson.loads(read_bytes(path))
+        except orjson.JSONDecodeError as error:
+            raise DataError(f"not JSON: {error}") from None
+        made_for = statement_of(document).get("cluster")
+    cluster = load(line)
+    found = judge(cluster, document)
+    if made_for not in (None, digest(cluster)):
+        found.notes.append("the cluster is not the one that the plan was made for")
+    if line.json:
+        print_json(found.to_json(), cluster)
+    elif line.verbose >= 1:
+        print(wrapped("\n".join(certificate.lines(found))))
+    return 3 if found.findings else 0
 
 
 def _what_if_lost(state: State, line: CommandLine, name: str) -> int:

@@ -21,6 +21,7 @@ from ganeti_htools.planning.maintenance import hmaintain as planning
 from ganeti_htools.planning.maintenance.hmaintain import MaintainOptions
 from ganeti_htools.planning.maintenance.roll import RollOptions
 from ganeti_htools.planning.maintenance.status import maintenance_status
+from ganeti_htools.planning.plan import statement
 
 INCOMPLETE = 3  # the exit status if instances stay or do not return, or nodes are left out
 _ROLL = ("roll",)
@@ -58,7 +59,9 @@ def run(line: CommandLine) -> int:
     give_commands(line, "Commands to run:", lambda: job_script(plan.jobs()), tell)
     outcome = actions.carry_out(line, plan, answer, tell) if line.exec else None
     if line.json:
-        print_json(maintenance.as_json(plan, outcome), plan.state.cluster)
+        cluster = plan.state.cluster
+        described = statement(HMAINTAIN.name, plan, cluster)
+        print_json(maintenance.as_json(plan, outcome) | {"plan": described}, cluster)
     plans.conclude(outcome)
     if line.exec and line.set_offline:
         actions.execute_action(line, replace(plan.options, action="offline"), tell)

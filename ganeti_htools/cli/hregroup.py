@@ -21,6 +21,7 @@ from ganeti_htools.planning import view
 from ganeti_htools.planning.groups import hregroup as planning
 from ganeti_htools.planning.groups.hregroup import PURPOSES, RegroupOptions
 from ganeti_htools.planning.jobsets import jobsets
+from ganeti_htools.planning.plan import statement
 
 GROUPS = "groups"  # the action that only reports
 UNREPAIRED = 3  # the exit status of an incomplete plan
@@ -91,7 +92,11 @@ def run(line: CommandLine) -> int:
     say(tables.node_status("Final cluster", after, line.print_nodes))
     outcome = plans.carry_out(line, HREGROUP.name, plan, answer, tell) if line.exec and plan.moves else None
     if line.json:
-        print_json(regroup.as_json(before, plan, outcome), state.cluster)
+        print_json(
+            regroup.as_json(before, plan, outcome)
+            | {"plan": statement(HREGROUP.name, plan, reading.cluster)},
+            state.cluster,
+        )
     plans.conclude(outcome)
     return UNREPAIRED if plan.incomplete else 0
 

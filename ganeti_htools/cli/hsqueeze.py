@@ -16,6 +16,7 @@ from ganeti_htools.engine.squeezing.power_plan import Action
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import during
 from ganeti_htools.planning import view
+from ganeti_htools.planning.plan import statement
 from ganeti_htools.planning.squeezing import hsqueeze as planning
 from ganeti_htools.planning.squeezing.hsqueeze import SqueezeOptions
 from ganeti_htools.planning.squeezing.leftovers import find_leftovers
@@ -78,7 +79,10 @@ def run(line: CommandLine) -> None:
     wanted = line.exec and (plan.power.action is not Action.NOTHING or unfinished)
     outcome = plans.carry_out(line, HSQUEEZE.name, plan, answer, tell) if wanted else None
     if line.json:
-        print_json(squeeze.as_json(plan, outcome), reading.cluster)
+        print_json(
+            squeeze.as_json(plan, outcome) | {"plan": statement(HSQUEEZE.name, plan, cluster)},
+            cluster,
+        )
     plans.conclude(outcome)
     say(tables.node_status("Final cluster", plan.power.state, line.print_nodes))
     save(line, "squeezed", _SAVED[plan.power.action], plan.power.state.to_cluster)

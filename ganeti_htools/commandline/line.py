@@ -146,6 +146,7 @@ class CommandLine(Values):
     losses = switch(
         "show for each node how full the others are after its loss, and which instances do not come back"
     )
+    plan = value(kinds.FILE, None, "judge the plan in this file, which --json of a tool has printed")
     rules = switch("find rules of tags that contradict each other or that no placement satisfies")
     verbose = Option(1, lambda old, _argument: old + 1, "print more; may be repeated", "v")
     quiet = Option(1, lambda old, _argument: old - 1, "print less; may be repeated", "q", field="verbose")

@@ -203,6 +203,7 @@ HCHECK = Program(
         Line.what_if_lost,
         Line.losses,
         Line.rules,
+        Line.plan,
         Line.static_kvm_node_memory,
         Line.ganeti_version,
         Line.print_nodes,

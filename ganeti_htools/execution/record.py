@@ -59,7 +59,7 @@ def record(run: Run) -> dict[str, Any]:
         "going_on": going_on(run) or None,
         "jobs": [
             {
-                **_job_to_json(task.job),
+                **job_to_json(task.job),
                 "jobset": int(task.place.partition("/")[0]),
                 "id": task.number,
                 "status": task.status and task.status.value,
@@ -68,7 +68,7 @@ def record(run: Run) -> dict[str, Any]:
             }
             for task in run.tasks
         ],
-        "not_submitted": [[_job_to_json(job) for job in jobs] for jobs in run.rest],
+        "not_submitted": [[job_to_json(job) for job in jobs] for jobs in run.rest],
     }
 
 
@@ -119,7 +119,8 @@ class RunRecord(TypedDict):
     not_submitted: list[list[_JobRecord]]
 
 
-def _job_to_json(job: Job) -> dict[str, Any]:
+def job_to_json(job: Job) -> dict[str, Any]:
+    """Describe a job as JSON."""
     step = job.step
     return {
         "title": job.title,

@@ -216,6 +216,34 @@ class Tool(Generic[O, P]):
             raise DataError(UNEXPECTED) from None
 
 
+def statement(tool: str, plan: ToolPlan[Any], cluster: Cluster) -> dict[str, Any]:
+    """Describe a plan as the judge of plans reads it (``hcheck --plan``), with a digest of its cluster."""
+    from ganeti_htools.backends.text import digest  # only reports need these
+    from ganeti_htools.execution.record import job_to_json
+    from ganeti_htools.planning.options import to_json
+
+    jobs = plan.jobs()
+    return {
+        "tool": tool,
+        "options": to_json(plan.options),
+        "cluster": digest(cluster),
+        "groups": list(plan.groups),
+        "score": plan.score(),
+        "cost": plan.cost(),
+        "room": room_of(jobs),
+        "jobsets": [
+            [job_to_json(job) | ({"score": job.step.score} if job.step else {}) for job in jobset]
+            for jobset in jobs
+        ],
+    }
+
+
+def room_of(jobs: Jobsets) -> list[str]:
+    """Return the nodes of the new instance for which jobs make room, if any."""
+    rows = [job.room for jobset in jobs for job in jobset if job.room is not None]
+    return [node for node in (rows[0].pnode, rows[0].snode) if node] if rows else []
+
+
 def new_run(tool: str, purpose: str, jobs: Jobsets, execution: Execution) -> "Run":
     """Make a run, not begun yet, of a tool's jobs."""
 

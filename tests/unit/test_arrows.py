@@ -16,7 +16,7 @@ SOURCES = {"ganeti_htools": ROOT / "ganeti_htools", "htoolsd": ROOT / "daemon" /
 
 _LIBRARY = (
     "model engine backends luxi client sources execution planning deciding pages records files nursery"
-    " streams sockets program_paths version"
+    " streams sockets program_paths version judge"
 )
 
 # The packages that each package may import besides itself; the lowest packages come first. Names are below
@@ -53,6 +53,8 @@ MAY_IMPORT = {
     "luxi": "model",
     "backends": "model luxi",
     "records": "model backends",
+    # Written apart from the engine, to judge what it plans.
+    "judge": "model backends",
     "client": "model backends luxi sockets",
     "simulator": "model engine backends luxi files nursery sockets streams version",
     "sources": "model backends luxi client files nursery",
@@ -91,7 +93,7 @@ MAY_IMPORT = {
         "model records files nursery htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.history"
         " htoolsd.sync htoolsd.tasks htoolsd.threads"
     ),
-    "htoolsd.helper": "model engine planning pages version",
+    "htoolsd.helper": "model engine judge planning pages version",
     "htoolsd.metrics": f"{_LIBRARY} commandline htoolsd.helper htoolsd.plans htoolsd.sync",
     "htoolsd.store": "model files htoolsd.config htoolsd.damaged_files",
     "htoolsd.store.state_copies": "htoolsd.store htoolsd.sync",

@@ -229,6 +229,7 @@ def by_group(tmp_path: Path, capsys: pytest.CaptureFixture[str], *options: str) 
     for group in ("group1", "group2", "group3"):
         assert run(tmp_path, GROUPS, "--json", "-G", group, *options) == 0
         found[group] = json.loads(capsys.readouterr().out)
+        assert found[group].pop("plan")["groups"] == [group]
     return found
 
 
@@ -261,7 +262,9 @@ def test_worst_group_is_reported_like_the_group_by_name(
     alone = by_group(tmp_path, capsys)
     worst = max(alone.values(), key=lambda told: told["score"]["before"])
     assert run(tmp_path, GROUPS, "--worst-group", "--json") == 0
-    assert json.loads(capsys.readouterr().out) == worst
+    report = json.loads(capsys.readouterr().out)
+    assert report.pop("plan")["options"] == {"worst_group": True}
+    assert report == worst
     name = worst["group"]["name"]
     told = []
     for options in (("--worst-group",), ("-G", name)):

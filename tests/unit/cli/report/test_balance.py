@@ -125,7 +125,7 @@ def test_a_plan_as_json(capsys: pytest.CaptureFixture[str], outcome: dict[str, s
     before = before_of(CLUSTER)
     after = balanced(before)
     group = GroupReport(before, after, [StrandedInstance("a", ["n"], "why")], True)
-    balance.report(before.state, [group], False, outcome)
+    balance.report(before.state, [group], False, {}, outcome)
     told = json.loads(capsys.readouterr().out)
     assert told["group"] == {"name": "group1", "nodes": 3, "instances": 3}
     assert told["score"] == {"before": before.score, "after": after.score}
@@ -143,13 +143,13 @@ def test_plans_of_several_groups_as_json(capsys: pytest.CaptureFixture[str]) -> 
     before = before_of(CLUSTER)
     after = balanced(before)
     groups = [GroupReport(before, after, (), True)] * 2
-    balance.report(before.state, groups[:1], False)
+    balance.report(before.state, groups[:1], False, {})
     alone = json.loads(capsys.readouterr().out)
-    balance.report(before.state, groups, True, {"ending": "done"})
+    balance.report(before.state, groups, True, {}, {"ending": "done"})
     told = json.loads(capsys.readouterr().out)
     assert (told["nodes"], told["instances"], told["execution"]) == (3, 3, {"ending": "done"})
     first, second = told["groups"]
-    assert {key: value for key, value in alone.items() if key not in ("nodes", "instances")} == first
+    assert {key: value for key, value in alone.items() if key not in ("nodes", "instances", "plan")} == first
     sets = len(after.sets)
     # Jobsets are counted through, as they are carried out.
     assert [step["jobset"] for step in second["steps"]] == [sets + step["jobset"] for step in first["steps"]]

@@ -1,0 +1,342 @@
+"""Judges a plan: replays it jobset by jobset, in every order in which the jobs of a jobset may run.
+
+A plan does not hold if a step makes anything worse than it was before the jobset: capacity (memory, disks of
+each storage unit, spindles, custom classes), policies (CPU ratio, spindle ratio, reserved disk; sizes in
+another group), N+1, exclusion tags, rules of tags, node groups; or takes the redundancy of an instance. What
+was wrong before may stay as wrong. Between two operations of a job, memory and disks are judged. Beyond 10
+jobs not all orders are tried, but those in which a node is fullest.
+
+Not judged: whether a better plan exists; plans of harep(1), whose nodes Ganeti chooses; rolls of
+hmaintain(1), which plans each batch anew; jobs that only change nodes; the size of nodes that are powered up;
+smallest and largest amounts and steps of inventories; room in pools; redundancy with local data; which
+instances options select; the tag htools:pinned and budgets of policies; whether an offline node can be copied
+from. hbal(1) does not promise the redundancy of the whole: instances that lose theirs are a note there.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from ganeti_htools.backends.iallocator import read_allocation
+from ganeti_htools.judge.layout import Fault, Layout, Place
+from ganeti_htools.judge.plan import PlannedWork, PlanStep, read_plan, statement_of
+from ganeti_htools.judge.score import score
+from ganeti_htools.judge.survival import without_way_back
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.policy import violation
+
+ALL_ORDERS = 10  # jobs of a jobset
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Finding:
+    """A promise that a plan breaks: its kind, and where. ``step`` and ``jobset`` are 0 for the whole plan."""
+
+    kind: str
+    text: str
+    jobset: int = 0
+    step: int = 0
+    instance: str = ""
+    node: str = ""
+
+
+@dataclass(slots=True)
+class Certificate:
+    """The verdict about a plan. ``orders`` is the number of states that were looked at."""
+
+    tool: str
+    steps: int = 0
+    jobsets: int = 0
+    orders: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Describe the verdict as JSON."""
+        findings = [{key: value or None for key, value in asdict(each).items()} for each in self.findings]
+        return {**asdict(self), "holds": not self.findings, "findings": findings}
+
+
+def judge(cluster: Cluster, document: Any) -> Certificate:
+    """Judge a plan for a cluster. Raises DataError for a document that is no plan."""
+    statement = statement_of(document)
+    found = Certificate(statement["tool"])
+    layout = Layout(cluster, statement["options"])
+    try:
+        plan = read_plan(statement, layout)
+    except DataError as error:
+        found.findings.append(Finding("plan", str(error)))
+        return found
+    found.steps, found.jobsets = sum(len(jobs.steps) for jobs in plan.jobsets), len(plan.jobsets)
+    if _Replay(plan, layout, found).run():
+        _compare(plan, Layout(cluster, statement["options"]), found)
+    found.findings = sorted(set(found.findings), key=lambda each: (each.jobset, each.step, each))
+    return found
+
+
+class _Replay:
+    def __init__(self, plan: PlannedWork, layout: Layout, found: Certificate) -> None:
+        self.plan, self.layout, self.found = plan, layout, found
+        self.jobset = 0
+        self.soft = bool(plan.options.get("ignore_soft_errors"))
+        self.emptied = set[str]().union(*(jobs.closes for jobs in plan.jobsets))  # some are drained last
+        self.resting = set[str]()  # nodes whose maintenance the plan has begun
+        self.base: dict[str, dict[str, float]] = {}  # what was wrong on nodes before the jobset
+        self.close: dict[str, dict[str, int]] = {}
+        promises = {  # whether the tool promises that no instance loses its redundancy
+            "hbal": False,
+            "hsqueeze": plan.options.get("target_resources") != 0,
+            "hmaintain": not plan.options.get("no_capacity_checks"),
+            "hail": plan.options.get("check_redundancy", True),
+        }
+        self.keeps_redundancy = promises.get(plan.tool, True)
+        self.parted = layout.parted()
+        self.homeless = self._homeless()
+
+    def run(self) -> bool:
+        """Replay all jobsets. The result is False if a step cannot be made."""
+        layout, first = self.layout, self.homeless
+        for jobs in self.plan.jobsets:
+            self.jobset += 1
+            if not self._fits(jobs.steps):
+                return False
+            layout.closed |= jobs.closes | jobs.rests
+            self.resting |= jobs.rests
+            self._remember({node for job in jobs.steps for node in (*job.was.nodes, *_nodes(job))})
+            self._orders(jobs.steps)
+            for tag in layout.parted() - self.parted:
+                for job in jobs.steps:
+                    if tag in layout.instances[job.instance].tags:
+                        self._tell("rules", f"is parted from others of {tag}", job)
+            for name in [name for node in jobs.leaves for name in layout.figures(node).primaries]:
+                self._tell("capacity", f"{name} is on a node that goes offline")
+            layout.unknown_size |= {node for node in jobs.opens if layout.nodes[node].offline}
+            layout.closed -= jobs.opens
+            if self.keeps_redundancy:
+                self._redundancy(jobs.steps)
+                self.homeless = self._homeless()
+        lost = sorted(self._homeless() - first)
+        if lost and not self.keeps_redundancy:
+            self.found.notes.append(f"without their redundancy afterwards: {', '.join(lost)}")
+        if self.plan.room:
+            self._make_room()
+        return True
+
+    def _remember(self, nodes: Iterable[str]) -> None:
+        """Remember what is wrong before a jobset."""
+        self.base = {}
+        for node in nodes:
+            there = self.layout.figures(node)
+            self.base[node] = {"N+1": there.reserved - there.now.free}
+            for fault in self.layout.faults(node):  # a node that fails N+1 may go on failing (hbal(1))
+                self.base[node][_key(fault)] = math.inf if fault.kind == "n+1" else fault.excess
+        self.close = {name: self.layout.too_close(name) for name in self.layout.instances}
+
+    def _tell(self, kind: str, text: str, step: PlanStep | None = None, node: str = "") -> None:
+        where = (self.jobset, step.number, step.instance) if step else (self.jobset, 0, "")
+        self.found.findings.append(Finding(kind, text, *where, node))
+
+    def _fits(self, jobs: Sequence[PlanStep]) -> bool:
+        """Whether the jobs are what the plan says, and may run at the same time."""
+        layout, before = self.layout, len(self.found.findings)
+        users: dict[str, PlanStep] = {}
+        for job in jobs:
+            row, place = layout.instances[job.instance], layout.places[job.instance]
+            if place != job.was:
+                self._tell("plan", f"is on {place}, not on {job.was}", job)
+                continue
+            for operation in job.operations:
+                if operation.kind == "f" and place.secondary is None:
+                    self._tell("plan", "has no secondary to fail over to", job)
+                    break
+                place = operation.after(place)
+            if place != job.now:
+                self._tell("plan", f"the commands lead to {place}, not to {job.now}", job)
+            if len(set(place.nodes)) < len(place.nodes):
+                self._tell("plan", "has the same node twice", job)
+            if "htools:fixed" in row.tags:
+                self._tell("rules", "is htools:fixed", job)
+            for node in {*job.was.nodes, *_nodes(job)}:
+                other = users.setdefault(node, job)
+                if other is not job and not layout.together(other.instance, job.instance):
+                    self._tell("jobset", f"shares {node} with step {other.number} of its jobset", job, node)
+        return len(self.found.findings) == before
+
+    def _orders(self, jobs: Sequence[PlanStep]) -> None:
+        """Run the jobs in all orders: all subsets of jobs that may have ended, one after the other.
+
+        The last subset is all of them.
+        """
+        done = set[int]()
+        for wanted in _subsets(jobs):
+            for at in sorted(done - wanted):
+                self.layout.move(jobs[at].instance, jobs[at].was)
+            for at in sorted(wanted - done):
+                self._perform(jobs[at])
+            touched = {node for at in wanted ^ done for node in (*jobs[at].was.nodes, *_nodes(jobs[at]))}
+            done = wanted
+            self.found.orders += 1
+            self._look(touched, [jobs[at] for at in sorted(done)])
+        if len(jobs) > ALL_ORDERS:
+            text = (
+                f"jobset {self.jobset}: {len(jobs)} jobs, so each node at its fullest instead of all orders"
+            )
+            self.found.notes.append(text)
+
+    def _perform(self, job: PlanStep) -> None:
+        """Run the operations of a job, with a look at what must hold in between."""
+        layout = self.layout
+        for operation in job.operations:
+            was = layout.places[job.instance]
+            now = operation.after(was)
+            source, target = was.primary, now.secondary if operation.kind == "r" else now.primary
+            assert target is not None
+            for fault in layout.may_receive(job.instance, target):
+                if (
+                    operation.kind != "f" or fault.kind == "groups"
+                ):  # its rules may be broken where it already is
+                    self._tell(fault.kind, f"{target} {fault.text}", job, target)
+            migrates = operation.kind in ("f", "fa") and not layout.nodes[source].offline
+            if migrates and not layout.may_migrate(source, target):
+                self._tell("policy", f"migration tags forbid {source} to {target}", job, target)
+            self._group(job, target)
+            layout.move(job.instance, now)
+            for fault in layout.faults(target):
+                if fault.kind == "capacity" and self._worse(target, fault):
+                    self._tell(fault.kind, f"{target}: {fault.text}", job, target)
+
+    def _group(self, job: PlanStep, target: str) -> None:
+        layout, row = self.layout, self.layout.instances[job.instance]
+        old, new = layout.group_of(job.was.primary), layout.group_of(target)
+        if new.uuid in {layout.group_of(node).uuid for node in job.was.nodes}:
+            return
+        missing = {nic.network for nic in row.nics if nic.network} - {*new.networks}
+        for wrong, why in (
+            (self.plan.tool != "hregroup", "leaves its node group"),
+            ("htools:nointergroup" in (*layout.tags, *old.tags, *new.tags), "htools:nointergroup forbids it"),
+            (new.alloc_policy.value == "unallocable", "the group is unallocable"),
+            (missing, f"the group lacks network {', '.join(sorted(missing))}"),
+        ):
+            if wrong:
+                self._tell("groups", f"goes to group {new.name}: {why}", job, target)
+        refused = violation(row.demand, new.ipolicy, layout.nodes[target].excl_stor)
+        if refused is not None:
+            self._tell("policy", f"group {new.name} does not allow it ({refused.value})", job, target)
+
+    def _worse(self, node: str, fault: Fault) -> bool:
+        return fault.excess > self.base.get(node, {}).get(_key(fault), 0.0)
+
+    def _look(self, touched: Iterable[str], done: Sequence[PlanStep]) -> None:
+        """Look at the nodes that a job has touched, and at the redundancy of all instances."""
+        layout = self.layout
+        for node in touched:
+            here = [job for job in done if node in _nodes(job)]
+            left = {node for job in here for node in job.was.nodes}
+            # Instances leave nodes that take none whatever the soft limits are (docs/differences.md), but
+            # N+1 holds when the plan itself empties these nodes.
+            soft = self.soft or not left.isdisjoint(self.emptied | layout.closed)
+            n1 = self.soft or any(layout.nodes[node].closed for node in left)
+            for fault in layout.faults(node):
+                if self._worse(node, fault) and not (fault.soft and (n1 if fault.kind == "n+1" else soft)):
+                    self._tell(fault.kind, f"{node}: {fault.text}", here[-1] if here else None, node)
+        for job in done:
+            for tag, count in layout.too_close(job.instance).items():
+                if count > self.close[job.instance].get(tag, 0) and job.now.primary != job.was.primary:
+                    self._tell("rules", f"is too close to others of {tag}", job, job.now.primary)
+        if self.keeps_redundancy:
+            self._redundancy(done)
+
+    def _redundancy(self, done: Sequence[PlanStep]) -> None:
+        now = self._homeless()
+        for name in sorted(now - self.homeless):
+            place = self.layout.places[name]
+            if place.secondary or len(now) > len(self.homeless):  # others may have taken the place of another
+                step = next((job for job in done if job.instance == name), None)
+                text = f"{name} would not come back after the loss of {place.primary}"
+                self._tell("redundancy", text, step, place.primary)
+
+    def _homeless(self) -> set[str]:
+        up = (node for node, row in self.layout.nodes.items() if not row.offline)
+        return set[str]().union(*(without_way_back(self.layout, node, self.resting) for node in up))
+
+    def _make_room(self) -> None:
+        """Place the new instance for which the plan makes room."""
+        layout, nodes, self.jobset = self.layout, self.plan.room, 0
+        request = read_allocation(self.plan.options["request"])
+        row = replace(request.placement.instance, pnode=nodes[0], snode=(*nodes, None)[1])
+        self._remember(nodes)
+        before = self._homeless()
+        layout.add(row)
+        step = PlanStep(0, row.name, Place(*nodes), Place(*nodes), ())
+        for node in nodes:
+            for fault in (*layout.may_receive(row.name, node), *layout.faults(node)):
+                if self._worse(node, fault) and not (fault.soft and self.soft):
+                    self._tell(fault.kind, f"{node}: {fault.text}", step, node)
+            refused = violation(row.demand, layout.group_of(node).ipolicy, layout.nodes[node].excl_stor)
+            if refused is not None:
+                self._tell("policy", f"{node}: its policy refuses it ({refused.value})", step, node)
+        if self.keeps_redundancy and len(self._homeless()) > len(before):
+            self._tell(
+                "redundancy", f"takes a way back: {', '.join(sorted(self._homeless() - before))}", step
+            )
+
+
+def _subsets(jobs: Sequence[PlanStep]) -> Iterator[set[int]]:
+    """Yield the subsets of jobs that are looked at; each differs little from the one before."""
+    everything = set(range(len(jobs)))
+    if len(jobs) <= ALL_ORDERS:
+        for number in range(1, 1 << len(jobs)):
+            code = number ^ number >> 1
+            yield {at for at in everything if code >> at & 1}
+    else:
+        for node in sorted({node for job in jobs for node in _nodes(job)}):
+            yield {at for at in everything if node in _nodes(jobs[at])}
+    yield everything
+
+
+def _nodes(job: PlanStep) -> set[str]:
+    """The nodes that an instance is on during or after a job, and not only before."""
+    found, place = set(job.now.nodes), job.was
+    for operation in job.operations:
+        place = operation.after(place)
+        found.update(place.nodes)
+    return found
+
+
+def _key(fault: Fault) -> str:
+    return fault.text.rpartition(" ")[2] if fault.kind == "exclusion" else fault.text.partition(":")[0]
+
+
+def _compare(plan: PlannedWork, layout: Layout, found: Certificate) -> None:
+    """Compare the announced scores and volume with those of the steps, made one after the other."""
+    groups: dict[str, list[str]] = {row.name: [] for row in layout.groups.values()}
+    for node in layout.nodes:
+        groups[layout.group_of(node).name].append(node)
+
+    def compare(announced: float | None, names: Iterable[str], *where: Any) -> None:
+        real = sum(score(layout, groups[name]) for name in names)
+        if plan.tool == "hbal" and announced is not None and abs(announced - real) > 1e-6 * max(1.0, real):
+            found.findings.append(Finding("score", f"announced {announced:.8f}, is {real:.8f}", 0, *where))
+
+    compare(plan.score[0], plan.groups)
+    disk = memory = 0
+    steps = [step for jobs in plan.jobsets for step in jobs.steps]
+    for step in steps:
+        row = layout.instances[step.instance]
+        for operation in step.operations:
+            size = sum(layout.needs[row.name].values()) if layout.units.reported else row.dsk
+            disk += size if operation.kind in ("r", "m") else 0
+            memory += row.mem if operation.live else 0
+            layout.move(row.name, operation.after(layout.places[row.name]))
+        compare(step.score, [layout.group_of(step.was.primary).name], step.number, step.instance)
+    if plan.options.get("first_job_group"):
+        return  # the figures are those of the whole plan
+    compare(plan.score[1], plan.groups)
+    cost = plan.cost or {"moves": {"": len(steps)}, "disk_mib": disk, "memory_mib": memory}
+    announced = sum(cost["moves"].values()), cost["disk_mib"], cost["memory_mib"]
+    kinds = "moves", "MiB of disks", "MiB of memory"
+    for what, told, real in zip(kinds, announced, (len(steps), disk, memory), strict=True):
+        if told != real:
+            found.findings.append(Finding("volume", f"{told} {what} announced, are {real}"))

@@ -1,0 +1,75 @@
+"""The judge of plans accepts what the tools plan, on clusters of every kind."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.planning.balancing.hbal import HBAL
+from ganeti_htools.planning.groups.hregroup import HREGROUP
+from ganeti_htools.planning.maintenance.hmaintain import HMAINTAIN
+from ganeti_htools.planning.plan import Tool
+from ganeti_htools.planning.squeezing.hsqueeze import HSQUEEZE
+from tests.support.certificates import certified
+from tests.support.rows import any_cluster
+from tests.support.seeds import one_by_one
+from tests.support.super_clusters import super_cluster
+
+OPTIONS: dict[Tool[Any, Any], Any] = {
+    HBAL: (
+        {"all_groups": True},
+        {"all_groups": True, "evacuation": True},
+        {"all_groups": True, "ignore_soft_errors": True},
+        {"all_groups": True, "disk_moves": False},
+        {"all_groups": True, "min_disk": 0.1, "max_cpu": 2.0},
+        {"all_groups": True, "repair_rules": True},
+    ),
+    HREGROUP: (
+        {"action": "redistribute"},
+        {"action": "redistribute", "partial": True, "allow_plain": True},
+        {"action": "compress"},
+        {"action": "balance", "allow_drbd": True},
+    ),
+    HSQUEEZE: (
+        {},
+        {"allow_drbd": True},
+        {"allow_all": True, "minimal_resources": 0.5, "target_resources": 0.5},
+    ),
+    HMAINTAIN: ({}, {"empty": True}, {"empty": True, "no_capacity_checks": True}),
+}
+
+
+def disagreement(tool: Tool[Any, Any], cluster: Cluster, rng: Random) -> str | None:
+    """Return what the judge finds in a plan, None if nothing or if there is no plan."""
+    options = rng.choice(OPTIONS[tool])
+    if tool is HMAINTAIN:
+        options = {**options, "nodes": [rng.choice(cluster.nodes).name]}
+    try:
+        found = certified(tool, cluster, **options)
+    except HtoolsError:
+        return None
+    return f"{options}: {found.findings}" if found.findings else None
+
+
+@pytest.mark.parametrize("seed", one_by_one(64))
+@pytest.mark.parametrize("tool", OPTIONS, ids=lambda tool: tool.name)
+def test_judge_accepts_plans(tool: Tool[Any, Any], seed: int) -> None:
+    for make in (super_cluster, any_cluster):
+        assert disagreement(tool, make(Random(seed)), Random(seed)) is None
+
+
+if __name__ == "__main__":  # python -m tests.property.test_certificates FIRST LAST
+    import sys
+
+    first, last = map(int, sys.argv[1:])
+    wrong = 0
+    for seed in range(first, last):
+        for tool in OPTIONS:
+            for make in (super_cluster, any_cluster):
+                found = disagreement(tool, make(Random(seed)), Random(seed))
+                if found is not None:
+                    wrong += 1
+                    print(tool.name, make.__name__, seed, found[:300], flush=True)
+    print(f"{(last - first) * 2} clusters, {(last - first) * 8} plans asked for, {wrong} disagreements")
