@@ -39,6 +39,8 @@ def run(line: CommandLine) -> int:
     """Read the cluster, check it, report; the exit status. Raises HtoolsError."""
     if line.machine_readable and line.json:
         raise HtoolsError("Only one of --machine-readable and --json can be printed.")
+    if line.losses and line.what_if_lost is not None:
+        raise HtoolsError("Only one of --losses and --what-if-lost can be shown.")
     what_if = "any" if line.losses else line.what_if_lost
     if line.rules and (line.machine_readable or what_if is not None):
         raise HtoolsError("--rules cannot go with --machine-readable, --what-if-lost or --losses.")
