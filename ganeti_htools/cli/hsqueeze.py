@@ -72,10 +72,10 @@ def run(line: CommandLine) -> None:
     for text in squeeze.details(plan, line.verbose):
         tell(text)
     give_commands(line, "Commands to run:", lambda: squeeze.script(plan), tell)
-    answer = "; ".join(squeeze.summary(plan)) or "No node is powered down or up"
+    summary = "; ".join(squeeze.summary(plan)) or "No node is powered down or up"
     moves = [jobs for own in plan.sets() for jobs in own]
     title, notes = "hsqueeze: nodes to power down or up", [*warnings, *refusals]
-    write_page(line, title, state, plan.power.state, moves, notes, sentence=f"{answer}.")
+    write_page(line, title, state, plan.power.state, moves, notes, sentence=f"{summary}.")
     wanted = line.exec and (plan.power.action is not Action.NOTHING or unfinished)
     outcome = plans.carry_out(line, HSQUEEZE.name, plan, answer, tell) if wanted else None
     if line.json:
