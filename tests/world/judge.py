@@ -221,19 +221,31 @@ def rules_broken(record: Record) -> Iterator[str]:
 
 
 def redundancy_lost(record: Record) -> Iterator[str]:
-    """A job of ours after which a node has too little memory for the loss of another."""
-    for picture, entry, job, begun in own_changes(record):
-        arrivals = {name for row in entry["instances"].values() if row for name in row["nodes"]}
-        nodes = {*entry["nodes"], *_places(picture, entry["instances"]), *arrivals}
-        fitted = {name: picture.reserved(name) <= picture.nodes[name]["f_mem"] for name in nodes}
-        closed = {name for name in nodes if picture.closed(name)}
+    """A job of ours after which a node has too little memory for the loss of another.
+
+    What happens within a job does not count, nor what has to leave a lost node: it has one way only.
+    """
+    picture, fitted, begun = Picture(), dict[int, dict[str, bool]](), dict[int, float]()
+    for entry in record:
+        number = entry.get("number", entry.get("by"))
+        if entry["what"] == "submit":
+            begun |= {job["number"]: entry["t"] for job in entry["jobs"]}
+        elif entry["what"] == "change" and number in picture.ours:
+            arrivals = {name for row in entry["instances"].values() if row for name in row["nodes"]}
+            left = _places(picture, entry["instances"])
+            if any(picture.nodes[name]["offline"] or picture.nodes[name]["silent"] for name in left):
+                begun[number] = -inf
+            for name in {*entry["nodes"], *left, *arrivals}:
+                fits = picture.reserved(name) <= picture.nodes[name]["f_mem"]
+                fitted.setdefault(number, {}).setdefault(name, fits)
+        elif entry["what"] == "job" and entry["state"] == "success" and number in picture.ours:
+            quiet = begun[number] - polls(picture)
+            for name in sorted(name for name, fits in fitted.get(number, {}).items() if fits):
+                needed, free = picture.reserved(name), picture.nodes[name]["f_mem"]
+                if needed > free and not picture.closed(name) and picture.quiet([name], quiet):
+                    text = f"job {number} of {picture.ours[number]['comment']!r} leaves {name}"
+                    yield f"{entry['t']:.0f}: {text} without N+1: {needed} > {free}"
         picture.follow(entry)
-        for name in sorted(nodes - closed):
-            needed, free = picture.reserved(name), picture.nodes[name]["f_mem"]
-            lost = fitted[name] and needed > free and not picture.closed(name)
-            if lost and picture.quiet([name], begun - polls(picture)):
-                text = f"job {job['number']} of {job['comment']!r} leaves {name} without N+1"
-                yield f"{entry['t']:.0f}: {text}: {needed} > {free}"
 
 
 def powered_down_in_use(record: Record) -> Iterator[str]:

@@ -95,6 +95,7 @@ BAD: dict[str, list[Entry]] = {
         cluster(nodes={"one": node(), "two": node(f_mem=600), "three": node()}),
         submit(10.0, 1, op("db", "two")),
         change(20.0, 1, instances={"db": instance("one", "two")}),
+        ended(20.0, 1),
     ],
     "powered_down_in_use": [
         cluster(),

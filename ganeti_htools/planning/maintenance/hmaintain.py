@@ -205,7 +205,8 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
     def jobs(self) -> Jobsets:
         """Make the jobs. Nodes are tagged first and drained before the moves; the mark goes last."""
         run = run_tag(self.options.run)
-        marked = [node for node in self.nodes if not {run, *self._done} <= {*node.tags}]
+        named = bool(self.options.run)  # otherwise the mark may be another run's
+        marked = [node for node in self.nodes if not (named and {run, *self._done} <= {*node.tags})]
         match self.options.action:
             case "start":
                 sets = self._start(marked)

@@ -16,7 +16,7 @@ from ganeti_htools.luxi import opcodes
 from ganeti_htools.luxi.client import LuxiError
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.model.maintenance_tags import Home, home_tag, home_tags, maintenance_of
+from ganeti_htools.model.maintenance_tags import Home, home_tag, home_tags, maintenance_of, run_tag
 from ganeti_htools.model.tags import MAINTENANCE
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.maintenance.hmaintain import HMAINTAIN, MaintainOptions
@@ -212,6 +212,18 @@ async def test_end_of_several_nodes_of_which_one_has_ended(autojump_clock: MockC
     async with ganeti() as caller:
         await caller.squeeze(START)
         run = await caller.squeeze(replace(END, nodes=("one", "two")))
+        assert run.ending is Ending.DONE
+        check_restored(caller)
+
+
+async def test_end_without_mark_reopens_node_that_start_without_mark_left(autojump_clock: MockClock) -> None:
+    """Both have the same empty mark, so it does not tell what this run has done."""
+    async with ganeti() as caller:
+        await caller.squeeze(replace(START, run=""))
+        left = opcodes.tag_node("one", [run_tag("")])
+        caller.master.jobs.submit([[{**left, "reason": []}]])
+        await caller.settle()
+        run = await caller.squeeze(replace(END, run=""))
         assert run.ending is Ending.DONE
         check_restored(caller)
 
