@@ -172,10 +172,16 @@ def targets(picture: Picture, job: Entry) -> set[str]:
 
 
 def placed_on_closed(record: Record) -> Iterator[str]:
-    """A job that names a node which takes no instances, and has not for a while."""
+    """A job that names a node which takes no instances, and has not for a while.
+
+    hmaintain returns instances before its tags go.
+    """
     for picture, entry, job in submissions(record):
+        returns = any(source == "hmaintain" for source, _ in job["reason"])
         for target in targets(picture, job):
-            if picture.closed(target) and picture.since.get(target, 0.0) < entry["t"] - polls(picture):
+            node = picture.nodes[target]
+            closed = any(node[mark] for mark in CLOSED) if returns else picture.closed(target)
+            if closed and picture.since.get(target, 0.0) < entry["t"] - polls(picture):
                 yield f"{entry['t']:.0f}: job {job['number']} places {moves(job)} on {target}: closed"
 
 
