@@ -191,7 +191,7 @@ def test_wide_output_is_not_fitted_to_the_terminal(
     daemon: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     widened: list[bool] = []
-    monkeypatch.setattr(streams, "widen", lambda: widened.append(True))
+    monkeypatch.setattr(streams, "disable_fitting", lambda: widened.append(True))
     daemon(history=[])
     assert (run("history"), widened) == (0, [])
     assert (run("history", "--wide"), widened) == (0, [True])
