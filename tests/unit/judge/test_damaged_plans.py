@@ -259,7 +259,7 @@ DAMAGED = [
         None,
         nodes(lambda row: replace(row, f_mem=17000), "node21"),
         "redundancy",
-        "come back without",
+        "come back",
     ),
     (
         "hmaintain",
