@@ -97,7 +97,7 @@ class _Replay:
 
     def run(self) -> bool:
         """Replay all jobsets. The result is False if a step cannot be made."""
-        layout, first = self.layout, self.homeless
+        layout = self.layout
         for jobs in self.plan.jobsets:
             self.jobset += 1
             if not self._fits(jobs.steps):
@@ -116,8 +116,7 @@ class _Replay:
             layout.closed -= jobs.opens
             if self.keeps_redundancy:
                 self._redundancy(jobs.steps)
-                self.homeless = self._homeless()
-        lost = sorted(self._homeless() - first)
+        lost = sorted(self._homeless() - self.homeless)
         if lost and not self.keeps_redundancy:
             self.found.notes.append(f"without their redundancy afterwards: {', '.join(lost)}")
         if self.plan.room:
@@ -258,8 +257,9 @@ class _Replay:
                 self._tell("redundancy", text, step, place.primary)
 
     def _homeless(self) -> set[str]:
-        up = (node for node, row in self.layout.nodes.items() if not row.offline)
-        return set[str]().union(*(without_way_back(self.layout, node, self.resting) for node in up))
+        return set[str]().union(
+            *(without_way_back(self.layout, node, self.resting) for node in self.layout.nodes)
+        )
 
     def _make_room(self) -> None:
         """Place the new instance for which the plan makes room."""
@@ -267,7 +267,6 @@ class _Replay:
         request = read_allocation(self.plan.options["request"])
         row = replace(request.placement.instance, pnode=nodes[0], snode=(*nodes, None)[1])
         self._remember(nodes)
-        before = self._homeless()
         layout.add(row)
         step = PlanStep(0, row.name, Place(*nodes), Place(*nodes), ())
         for node in nodes:
@@ -277,9 +276,9 @@ class _Replay:
             refused = violation(row.demand, layout.group_of(node).ipolicy, layout.nodes[node].excl_stor)
             if refused is not None:
                 self._tell("policy", f"{node}: its policy refuses it ({refused.value})", step, node)
-        if self.keeps_redundancy and len(self._homeless()) > len(before):
+        if self.keeps_redundancy and len(self._homeless()) > len(self.homeless):
             self._tell(
-                "redundancy", f"takes a way back: {', '.join(sorted(self._homeless() - before))}", step
+                "redundancy", f"takes a way back: {', '.join(sorted(self._homeless() - self.homeless))}", step
             )
 
 

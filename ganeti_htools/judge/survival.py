@@ -11,37 +11,36 @@ from ganeti_htools.judge.layout import DATA_ELSEWHERE, Layout
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.types import DiskTemplate
 
-_TRIES = 2000
-
 
 def without_way_back(layout: Layout, node: str, resting: Iterable[str] = ()) -> set[str]:
     """Return the instances that do not come back if a node is lost.
 
-    Instances that never could are left out: those with local data. So are mirrored ones whose secondary is
-    ``resting``: in maintenance by the plan itself.
+    Those of an offline node already did not. Left out are those with local data, which never could, and
+    mirrored ones whose secondary is ``resting``: in maintenance by the plan itself.
     """
-    taken: Counter[str] = Counter()
-    lost, seeking = set[str](), list[Instance]()
-    for name in layout.figures(node).primaries:
-        row, place = layout.instances[name], layout.places[name]
+    if layout.nodes[node].offline:
+        return set(layout.figures(node).primaries)
+    taken, lost, seeking = Counter[str](), set[str](), list[Instance]()
+    rows = [layout.instances[name] for name in layout.figures(node).primaries]
+    for row in sorted(rows, key=lambda row: row.mem):  # so that most come back
+        place = layout.places[row.name]
         if row.template is DiskTemplate.DRBD and place.secondary is not None:
             if place.secondary in resting:
                 continue
             if _takes(layout, row, place.secondary, taken):
                 taken[place.secondary] += row.mem if row.uses_memory else 0
             else:
-                lost.add(name)
+                lost.add(row.name)
         elif row.template in DATA_ELSEWHERE:
             seeking.append(row)
-    seeking.sort(key=lambda row: -row.mem)
     group = layout.nodes[node].group
-    others = [other for other, row in layout.nodes.items() if row.group == group and other != node]
-    return lost | _unplaced(layout, seeking, others, taken)
+    others = [other for other, there in layout.nodes.items() if there.group == group and other != node]
+    return lost | _unplaced(layout, seeking[::-1], others, taken)
 
 
 def _unplaced(layout: Layout, rows: list[Instance], nodes: list[str], taken: Counter[str]) -> set[str]:
     """Return the instances that find no place; none of those that the search has no tries left for."""
-    tries = _TRIES
+    tries = 2000
 
     def search(at: int) -> set[str]:
         nonlocal tries
@@ -64,7 +63,9 @@ def _unplaced(layout: Layout, rows: list[Instance], nodes: list[str], taken: Cou
 def _takes(layout: Layout, row: Instance, node: str, taken: Counter[str]) -> bool:
     need = row.mem if row.uses_memory else 0
     there = layout.figures(node)
-    if node in layout.closed or not (node in layout.unknown_size or there.now.free - taken[node] >= need):
+    if node in layout.closed or not layout.may_migrate(layout.places[row.name].primary, node):
+        return False
+    if node not in layout.unknown_size and there.now.free - taken[node] < need:
         return False
     fits = all(
         there.classes[kind] + amount <= layout.class_capacity(node, kind)
