@@ -219,7 +219,7 @@ class Ganeti:
             before = set(self.jobs._jobs)
             text, stays = await luxid.answer(message)
             new = [job for number, job in self.jobs._jobs.items() if number not in before]
-            if new:
+            if new and method.startswith("Submit"):  # others came while it waited for a change
                 told = [_submitted(job) for job in new]
                 self.world.record("submit", host=name, wall=machine.now(), jobs=told)
             sent, open_ = await self.faults.spoil(method, text)
