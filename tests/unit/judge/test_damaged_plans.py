@@ -257,7 +257,7 @@ DAMAGED = [
     (
         "hregroup",
         None,
-        nodes(lambda row: replace(row, f_mem=17000), "node21"),
+        nodes(lambda row: replace(row, f_mem=30000), "node22"),
         "redundancy",
         "come back",
     ),
