@@ -240,9 +240,18 @@ class Cluster:
 
 
 def silent_nodes(cluster: Cluster, groups: Collection[str]) -> tuple[str, ...]:
-    """Return the nodes of these node groups (names) that are in use and do not report."""
+    """Return the nodes that are in use and do not report, and concern these node groups (names).
+
+    Those are their nodes, and the other nodes of instances in two groups.
+    """
+    silent = {node.name for node in cluster.nodes if node.silent}
+    if not silent:
+        return ()
     uuids = {group.uuid for group in cluster.groups if group.name in groups}
-    return tuple(node.name for node in cluster.nodes if node.silent and node.group in uuids)
+    own = {node.name for node in cluster.nodes if node.group in uuids}
+    pairs = ({each.pnode, each.snode} for each in cluster.instances)
+    concerned = own.union(*(pair for pair in pairs if pair & own and pair & silent))
+    return tuple(node.name for node in cluster.nodes if node.name in silent & concerned)
 
 
 def template_not_enabled(cluster: Cluster, template: DiskTemplate) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.redundancy.health import bad_nodes
-from ganeti_htools.model.cluster import Cluster, Node
+from ganeti_htools.model.cluster import Cluster, Node, silent_nodes
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.tags import SQUEEZING, standby
 from ganeti_htools.planning.plan import Progress
@@ -109,7 +109,7 @@ def _situation(seen: Observation, remedy: Remedy[Any], facts: GroupFacts, need: 
         need,
         drained=[node.name for node in nodes if _holds_back(remedy, node)],
         unfinished=[node.name for node in nodes if remedy.resumes and SQUEEZING in node.tags],
-        silent=[node.name for node in nodes if node.silent],
+        silent=silent_nodes(seen.cluster, (facts.group,)),
         updating=[node for node in seen.model.updating if node in own_names],
         outdated=seen.outdated,
         paused=seen.paused,

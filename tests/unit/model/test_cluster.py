@@ -11,6 +11,7 @@ from ganeti_htools.model.cluster import (
     Node,
     check,
     common_suffix,
+    silent_nodes,
     with_loads,
     without_loads,
 )
@@ -99,3 +100,18 @@ def test_the_domain_that_all_names_share(names: tuple[str, ...], suffix: str) ->
 def test_without_loads_all_loads_are_zero() -> None:
     (row,) = without_loads(changed(load=Load(1.0, 2.0, 3.0, 4.0))).instances
     assert row.load == Load(0.0, 0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("instances", "concerned"),
+    [((), ["rack2"]), ((INSTANCE,), ["rack1", "rack2"]), ((replace(INSTANCE, snode=None),), ["rack2"])],
+)
+def test_silent_node_concerns_its_group_and_those_of_its_instances(
+    instances: tuple[Instance, ...], concerned: list[str]
+) -> None:
+    """A mirror whose node is silent is not lost, so the group of its instance repairs nothing."""
+    groups = Group("rack1", "u"), Group("rack2", "v"), Group("rack3", "w")
+    nodes = Node("n1", "u"), Node("n2", "v", offline=True, silent=True)
+    cluster = Cluster(groups, nodes, instances)
+    found = {group.name: silent_nodes(cluster, (group.name,)) for group in groups}
+    assert found == {group.name: ("n2",) if group.name in concerned else () for group in groups}
