@@ -417,6 +417,7 @@ def test_submits_the_next_job_when_one_has_ended(tmp_path: Path, by: str) -> Non
                 ganeti.tell("finish")
             status, out, _ = result(process)
         assert (status, "Jobs: 3 succeeded" in out) == (0, True)
+        assert [plan["options"]["parallel"] for plan in call(daemon, "plans")] == [1] * (by != "hbal -L")
 
 
 def test_waits_for_a_silent_node_only_on_request(tmp_path: Path) -> None:

@@ -67,8 +67,9 @@ _ENDED = {None: PlanState.INTERRUPTED, Ending.DONE: PlanState.DONE, Ending.STOPP
 class Plan:
     """A plan.
 
-    ``facts`` never change: id, tool, options, node groups, time, caller and so on. A score that is not finite
-    is null in JSON. ``seen``: somebody has looked at the plan's end. ``serial`` grows with every change.
+    ``facts`` do not change once the plan has begun: id, tool, options, node groups, time, caller and so on.
+    A score that is not finite is null in JSON. ``seen``: somebody has looked at the plan's end. ``serial``
+    grows with every change.
     ``log`` has the lines that the tool would print, each with its kind; ``standing`` is the progress.
     ``review`` makes the check before each jobset; None for a plan that has ended, or is of an earlier daemon.
     ``over`` returns why no more jobs are submitted, None if the plan continues. ``interruption`` is the

@@ -250,6 +250,7 @@ class Plans:
             )
         if parallel is not None:
             plan.run.parallel = parallel
+            plan.facts["options"] = {**plan.facts["options"], "parallel": parallel}  # resuming keeps to it
         plan.begin(machine.now(), by)
         why = f"no answer from the disk within {_SHIELDED_SECONDS:g} s"
         with trio.move_on_after(_SHIELDED_SECONDS, shield=True):
