@@ -85,9 +85,9 @@ def run(line: CommandLine) -> int:
     after = plan.outcome.after.state
     tell(*map(wrapped, regroup.about(plan, line.verbose)))
     give_commands(line, "Commands to run:", lambda: job_script(plan.jobs()), tell)
-    answer, *notes = regroup.conclusions(plan)
+    sentence, *notes = regroup.conclusions(plan)
     title, sets = f"hregroup: {options.action} groups", jobsets(plan.moves)
-    write_page(line, title, state, after, sets, notes, sentence=f"{answer}.")
+    write_page(line, title, state, after, sets, notes, sentence=f"{sentence}.")
     save(line, "regrouped", "after regrouping", lambda: planning.reported(state, after))
     say(tables.node_status("Final cluster", after, line.print_nodes))
     outcome = plans.carry_out(line, HREGROUP.name, plan, answer, tell) if line.exec and plan.moves else None

@@ -64,7 +64,7 @@ def test_htoolsctl_explains_refusals(daemon: Daemon) -> None:
     for words, status, error in REFUSED:
         done = ctl(daemon, *words)
         assert (done.returncode, done.stdout) == (status, "")
-        assert error in done.stderr.splitlines()[-1]
+        assert error in done.stderr
 
 
 def test_claim_with_an_old_generation_is_a_conflict(daemon: Daemon) -> None:
