@@ -91,7 +91,7 @@ check: $(VENV)/.developer
 	@$(LINT_BESIDE) $(BIN)/python $(PYTEST) -m "not long and not searching" tests/unit tests/transcripts; $(LINTED)
 
 lint: $(VENV)/.developer
-	@grep -rlE '^#!/bin/(ba)?sh' --exclude='*.py' --exclude-dir='.venv*' --exclude-dir=.cache --exclude-dir=build . \
+	@grep -rlIE '^#!/bin/(ba)?sh' --exclude='*.py' --exclude-dir=.git --exclude-dir='.venv*' --exclude-dir=.cache --exclude-dir=build . \
 		| xargs $(BIN)/shellcheck --severity=warning
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet
