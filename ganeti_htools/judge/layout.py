@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Left:
-    """What is left of a node: memory, disks; and what is used: CPUs, spindles, exclusion tags."""
+    """Amounts of a node: free memory and disks; CPUs, spindles and exclusion tags in use."""
 
     free: int
     disks: dict[DesiredUnit, int]
@@ -214,7 +214,7 @@ class Layout:
         return (static or row.n_mem) + _reserved(row, "MEMORY_MB")
 
     def _room(self, name: str) -> Room:
-        """What a node has for instances, and the CPUs that it uses itself."""
+        """Return the amounts of a node for instances, and the CPUs that it uses itself."""
         row, there = self.nodes[name], self._sum(name)
         reported = row.f_mem - _reserved(row, "MEMORY_MB") - there.now.free
         by_record = int(row.t_mem) - self._own_memory(row)

@@ -1,4 +1,4 @@
-"""What happens to the instances of a lost node (hcheck(1), "Losses").
+"""The way back of the instances of a lost node (hcheck(1), "Losses").
 
 Mirrored instances fail over to their secondaries. Then instances whose data all nodes see are placed one by
 one, by a search that tries all places, up to a number of tries. Others have nowhere to go.

@@ -249,9 +249,9 @@ def silent_nodes(cluster: Cluster, groups: Collection[str]) -> tuple[str, ...]:
         return ()
     uuids = {group.uuid for group in cluster.groups if group.name in groups}
     own = {node.name for node in cluster.nodes if node.group in uuids}
-    pairs = ({each.pnode, each.snode} for each in cluster.instances)
-    concerned = own.union(*(pair for pair in pairs if pair & own and pair & silent))
-    return tuple(node.name for node in cluster.nodes if node.name in silent & concerned)
+    others = {each.snode for each in cluster.instances if each.pnode in own}
+    others |= {each.pnode for each in cluster.instances if each.snode in own}
+    return tuple(node.name for node in cluster.nodes if node.name in silent & (own | others))
 
 
 def template_not_enabled(cluster: Cluster, template: DiskTemplate) -> str | None:

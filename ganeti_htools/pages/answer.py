@@ -16,7 +16,7 @@ _STEPS = 5  # what to do besides the first; more is folded
 
 
 class Step(NamedTuple):
-    """What to do: a sentence, and the command. ``severity`` is that of a fault, else empty."""
+    """A thing to do: a sentence, and the command. ``severity`` is that of a fault, else empty."""
 
     text: str
     command: str
