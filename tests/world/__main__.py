@@ -108,7 +108,7 @@ def main() -> int:
     parser.add_argument("--failed", action="store_true", help="the seeds in seeds.txt, which failed once")
     parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument("--record", type=Path, help="where the record is written")
-    for name in ("days", "nodes", "hosts", "faults", "actors", "config-seconds", "live-seconds"):
+    for name in ("days", "nodes", "faults", "actors", "config-seconds", "live-seconds"):
         parser.add_argument(f"--{name}", type=float)
     options = vars(parser.parse_args())
     seed, number, end = options.pop("seed"), options.pop("seeds"), time.monotonic() + options.pop("seconds")
