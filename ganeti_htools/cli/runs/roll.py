@@ -93,9 +93,8 @@ def _through(
                 maintenance.set_online(line, start)  # it may have been cut off while they were offline
             before = OverLuxi(line).boot_ids(batch.nodes) if line.rebooted else {}
             maintenance.execute_action(line, taken_over, tell)
-            plan = maintenance.execute_action(
-                line, start, tell
-            )  # what had been decided before may have come meanwhile
+            # What had been decided before may have come meanwhile.
+            plan = maintenance.execute_action(line, start, tell)
             if left := cannot_leave(plan, options.ignore_non_redundant):
                 raise HtoolsError(f"{', '.join(batch.nodes)}: {describe(left)}")
             if line.set_offline:

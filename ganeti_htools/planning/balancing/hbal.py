@@ -236,12 +236,12 @@ class BalancingPlan(ToolPlan[HbalOptions]):
 
         moves = [move for part in self.parts for move in part.moves]
         plans = priced_plans(self.state, copying, 0.0, [move.move for move in moves])
-        seconds = [after.seconds - before.seconds for before, after in pairwise(plans)]
-        by_move, total = dict(zip(map(id, moves), seconds, strict=True)), 0.0
+        seconds = (after.seconds - before.seconds for before, after in pairwise(plans))
+        total = 0.0
         for jobs in [jobs for part in self.parts for jobs in jobsets(part.moves)]:
             ends = [0.0] * min(self.options.execution.parallel or 1, len(jobs))
-            for job in jobs:
-                heapreplace(ends, ends[0] + by_move[id(job)])  # the first slot that is free takes the next
+            for _ in jobs:  # jobsets keep the order of moves; the first slot that is free takes the next
+                heapreplace(ends, ends[0] + next(seconds))
             total += max(ends)
         return total
 
