@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.ganeti_version import GanetiVersion
 from ganeti_htools.model.inventory import Inventories, Inventory
+from ganeti_htools.model.load import LoadProfile
 from ganeti_htools.model.node_state import NodeState
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.policy import DEFAULT_IPOLICY, Demand, IPolicy
@@ -220,6 +221,7 @@ class Cluster:
 
     ``standby`` has nodes that stopped reporting, with their last figures and without their instances.
     ``moving`` has instances on the nodes to which they will move; only rules of tags look at it.
+    ``load_profiles`` are the measured loads by instance name; None if measured load does not count.
     """
 
     groups: tuple[Group, ...] = ()
@@ -234,6 +236,7 @@ class Cluster:
     candidate_pool: int | None = None
     standby: tuple[Node, ...] = ()
     moving: tuple[Instance, ...] = ()
+    load_profiles: Mapping[str, LoadProfile] | None = None
     ganeti: GanetiVersion | None = None
     iallocator: str = ""
     iallocator_options: PlacementOptions = field(default_factory=PlacementOptions)

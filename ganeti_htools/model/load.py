@@ -1,0 +1,23 @@
+"""The load of instances as measured: a profile of the hours of the week."""
+
+from dataclasses import dataclass
+
+from ganeti_htools.model.columns import Floats
+
+HOURS = 7 * 24  # of a week in local time; the first one begins on Monday at 0:00
+
+# CPU (cores), memory (MiB), disk and network (MiB/s), in the order of a profile's rows.
+LOAD_KINDS = ("cpu", "mem", "dsk", "net")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadProfile:
+    """The measured load of an instance.
+
+    ``mean`` and ``peak`` (the 95th percentile) are arrays by kind of load and hour of the week, ``last`` (the
+    last values) is an array by kind of load. No figure is negative. Arrays are never changed.
+    """
+
+    mean: Floats
+    peak: Floats
+    last: Floats
