@@ -614,6 +614,7 @@ END
 --node onenode
 --since string
 --most integer
+--id oneplan
 END
             ;;
         'htoolsctl why') cat <<'END'

@@ -33,7 +33,11 @@ def test_finds_a_decision_by_its_names(tmp_path: Path) -> None:
         assert kinds(daemon, node=nodes[1]) == ["decision"]
         assert kinds(daemon, instance="mail") == []
         told = ctl(daemon, "history", "--instance=web", "--since=1h").stdout
-        assert f"test of allocate web.example.org => {':'.join(nodes)} (score " in told
+        assert (
+            f"decision {entry['id']}: test of allocate web.example.org => {':'.join(nodes)} (score " in told
+        )
+        assert call(daemon, "history", id=entry["id"]) == [entry]
+        assert ctl(daemon, "history", "--id=cafe").stdout == "no entries\n"
         assert ctl(daemon, "history", "--since=2100-01-01").stdout == "no entries\n"
 
 

@@ -14,6 +14,7 @@ import trio
 from ganeti_htools import machine
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.deciding.decision import Cache, KnownCluster, Response, TooLargeError, respond, with_note
+from ganeti_htools.deciding.summary import DecisionSummary
 from ganeti_htools.model.errors import HtoolsError, inconsistency_warning, printable, untraced
 from ganeti_htools.model.options import PlacementOptions
 from htoolsd.api.request import read_request, understand
@@ -147,10 +148,10 @@ class Decisions:
 
     @method(
         "Decides an iallocator request. The result has stdout, stderr and exit status of the iallocator"
-        " program; the age of each kind of the daemon's data, in seconds; a summary; and for each new"
-        " instance its possible groups, the best first, with their policy, the cluster's score afterwards (or"
-        " the lost allocations) and the nodes. The request is an open regular file, passed with the call"
-        " (SCM_RIGHTS) and read from its beginning.",
+        " program; the id of the decision; the age of each kind of the daemon's data, in seconds; a summary;"
+        " and for each new instance its possible groups, the best first, with their policy, the cluster's"
+        " score afterwards (or the lost allocations) and the nodes. The request is an open"
+        " regular file, passed with the call (SCM_RIGHTS) and read from its beginning.",
         role=Role.DECIDE,
     )
     async def decide(
@@ -185,42 +186,38 @@ class Decisions:
         took = _milliseconds(began)
         self._counts.recent.append(took)
         self._counts.durations.add(took / 1000)
-        self._count(outcome, took, ages)
-        if isinstance(outcome, HtoolsError):
-            relay = IallocatorOutput("", f"Error: {printable(str(outcome))}\n", 1)
-            return {**asdict(relay), "ages": ages, "ranking": []}
-        self._events.publish(
-            Decided(
-                machine.now(),
-                outcome.summary,
-                outcome.ranking,
-                took,
-                ages,
-                claimant,
-                describe_caller(),
-                outcome.data,
-            )
-        )
-        if outcome.names_units:
-            self._cluster.request_units()
-        told = {"summary": outcome.summary.to_json(), "ranking": outcome.ranking}
-        return {**asdict(_relay(outcome)), "ages": ages, **told}
-
-    def _count(self, outcome: Response | HtoolsError, took: float, ages: Ages) -> None:
         timing = {"ms": took, "ages": {kind: round(age, 1) for kind, age in ages.items()}}
         if isinstance(outcome, HtoolsError):
             self._counts.failed += 1
             _log.warning("request is wrong", error=str(outcome), **timing)
-            return
-        outcomes = self._counts.by_type.setdefault(outcome.summary.request, Counter(served=0, unsatisfied=0))
-        if outcome.summary.refusal is not None:
-            self._counts.unsatisfied += 1
-            outcomes["unsatisfied"] += 1
-            _log.info("no place", **outcome.summary.to_json(), **timing)
-        else:
-            self._counts.served += 1
-            outcomes["served"] += 1
-            _log.info("decided", **outcome.summary.to_json(), **timing)
+            relay = IallocatorOutput("", f"Error: {printable(str(outcome))}\n", 1)
+            return {**asdict(relay), "ages": ages, "ranking": []}
+        decided = Decided(
+            machine.now(),
+            outcome.summary,
+            outcome.ranking,
+            took,
+            ages,
+            claimant,
+            describe_caller(),
+            outcome.data,
+        )
+        placed = self._count(outcome.summary)
+        _log.info("decided" if placed else "no place", id=decided.id, **outcome.summary.to_json(), **timing)
+        self._events.publish(decided)
+        if outcome.names_units:
+            self._cluster.request_units()
+        told = {"id": decided.id, "summary": outcome.summary.to_json(), "ranking": outcome.ranking}
+        return {**asdict(_relay(outcome)), "ages": ages, **told}
+
+    def _count(self, summary: DecisionSummary) -> bool:
+        """Count a decision; return whether all its instances have a place."""
+        outcomes = self._counts.by_type.setdefault(summary.request, Counter(served=0, unsatisfied=0))
+        placed = summary.refusal is None
+        self._counts.served += placed
+        self._counts.unsatisfied += not placed
+        outcomes["served" if placed else "unsatisfied"] += 1
+        return placed
 
     async def _decide(
         self,

@@ -41,8 +41,11 @@ class HistoryMethods:
             float, Valid("seconds of the epoch"), "entries since this second of the epoch"
         ] = 0.0,
         most: Annotated[_Count, "the newest so many entries (100)"] = 100,
+        id: Annotated[  # noqa: A002 (the key of entries)
+            Name | None, "only the decision or plan with this id"
+        ] = None,
     ) -> object:
-        return await self._history.find(HistoryQuery(instance, node, since, most))
+        return await self._history.find(HistoryQuery(instance, node, since, most, id))
 
     @method(
         "Explains why an instance is on its nodes: the decision or plan that brought it there, and the change"

@@ -94,7 +94,7 @@ class HistoryDatabase:
     def find(self, query: HistoryQuery) -> list[Document]:
         """Return the entries of a query, in order (:meth:`.HistoryQuery.matches`)."""
         terms, parameters = ["time >= ?"], list[object]([query.since])
-        for kind, name in zip(NAMES, (query.instance, query.node), strict=True):
+        for kind, name in zip((*NAMES, "id"), (query.instance, query.node, query.id), strict=True):
             if name is not None:
                 # "/" follows "." in the order of characters, so this range has the names with "NAME.".
                 named = "SELECT entry FROM names WHERE kind = ? AND (name = ? OR name > ? AND name < ?)"
@@ -140,7 +140,9 @@ def _insert(transaction: sqlite3.Connection, number: int | None, content: bytes,
     written = transaction.execute("INSERT OR IGNORE INTO entries VALUES (?, ?, ?)", row)
     if not written.rowcount:
         return False
-    names = [(kind, name, written.lastrowid) for kind in NAMES for name in set(document[kind])]
+    names = {(kind, name, written.lastrowid) for kind in NAMES for name in document[kind]}
+    if document.get("id"):
+        names.add(("id", document["id"], written.lastrowid))
     transaction.executemany("INSERT INTO names VALUES (?, ?, ?)", names)
     return True
 

@@ -4,11 +4,12 @@ They are JSON with the names in them.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, TypedDict
 
 import orjson
 
+from ganeti_htools import machine
 from ganeti_htools.backends.iallocator import allocation_part
 from ganeti_htools.deciding.summary import DecisionSummary
 from ganeti_htools.execution.record import Score, Time
@@ -46,13 +47,15 @@ class HistoryEntry(DaemonEvent):
 class HistoryQuery:
     """A query: the newest ``most`` entries since a time (seconds of the epoch) about an instance and a node.
 
-    ``instance`` and ``node`` are names, or their beginnings up to a dot; None for any.
+    ``instance`` and ``node`` are names, or their beginnings up to a dot. ``id`` is that of a decision or
+    plan. None is for any.
     """
 
     instance: str | None = None
     node: str | None = None
     since: float = 0.0
     most: int = 100
+    id: str | None = None
 
     def matches(self, document: Mapping[str, Any]) -> bool:
         """Whether an entry matches, apart from ``most``."""
@@ -60,6 +63,7 @@ class HistoryQuery:
             document["time"] >= self.since
             and _matches(self.instance, document["instances"])
             and _matches(self.node, document["nodes"])
+            and _matches(self.id, [document.get("id") or ""])
         )
 
 
@@ -93,6 +97,7 @@ class _Entry(TypedDict):
 
 
 class _Decision(_Entry):
+    id: str | None  # older entries have none
     request: str
     places: list[list[str]]
     refusal: str | None
@@ -164,11 +169,13 @@ class Decided(HistoryEntry):
     claimant: str | None = "job"
     by: Caller | None = None
     refused: bytes = b""
+    id: str = field(default_factory=lambda: machine.random_bytes(6).hex())
 
     def details(self) -> Document:
         facts = asdict(self.summary)
         places = facts.pop("nodes")
         return {
+            "id": self.id,
             **facts,
             "test": self.claimant is None,
             "claimant": self.claimant,

@@ -21,13 +21,14 @@ _UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 
 def declare(add: Add) -> None:
     """Add the commands."""
-    listed = asking("history", lines, "instance", "node", "since", "most")
+    listed = asking("history", lines, "instance", "node", "since", "most", "id")
     past = add("history", listed, "List decisions of the daemon and its policies, and plans.")
     past.add_argument("--instance", metavar="INSTANCE", help="only entries about this instance")
     past.add_argument("--node", metavar="NODE", help="only entries about this node")
     since = "only entries since 2026-01-31, 2026-01-31T18:00, 2h ago (2h) or 3d ago (3d)"
     past.add_argument("--since", metavar="TIME", type=_time, help=since)
     past.add_argument("--most", metavar="N", type=count, help="at most the newest N entries (default: 100)")
+    past.add_argument("--id", metavar="ID", help="only the decision or plan with this id")
     command = add("why", asking("why", why, "instance"), "Explain why an instance is on its nodes.")
     name = "its name, or the beginning of it up to a dot"
     command.add_argument("instance", metavar="INSTANCE", help=name)
@@ -63,7 +64,8 @@ def _decision(entry: Mapping[str, Any]) -> str:
     told = placement({**entry, "nodes": entry["places"]})
     by = entry.get("by")  # iallocators run as root
     who = f"; decided by {caller(by)}" if by and (by["uid"] or entry["claimant"] != "job") else ""
-    return f"{'test of ' * bool(entry.get('test'))}{told}{who}"
+    name = f"decision {entry['id']}: " if entry.get("id") else ""  # older entries have none
+    return f"{name}{'test of ' * bool(entry.get('test'))}{told}{who}"
 
 
 def _plan(entry: Mapping[str, Any]) -> str:

@@ -130,9 +130,10 @@ def counts(decisions: Decisions) -> dict[str, object]:
 async def test_relays_answer_and_warnings(engine: Engine, decisions: Decisions) -> None:
     before = decisions.status()
     engine.outcomes.put('{"success":true}')
-    relay = await decisions.decide({"request": "text"}, None)
+    relay: Any = await decisions.decide({"request": "text"}, None)
     expected = {"stdout": '{"success":true}\n', "stderr": WARNINGS, "exit_status": 0, "ages": AGES}
-    assert relay == {**expected, "ranking": RANKING, "summary": engine.summary.to_json()}
+    told = {"id": relay["id"], "ranking": RANKING, "summary": engine.summary.to_json()}
+    assert relay == {**expected, **told}
     assert before["by_type"] == {}  # a thread may read the status meanwhile
     assert engine.begun.get() == b"text"
     assert counts(decisions) == {"served": 1}
@@ -406,14 +407,16 @@ async def test_logs_decisions(engine: Engine, decisions: Decisions) -> None:
     refused = DecisionSummary("allocate", ["new"], refusal="no place")
     with structlog.testing.capture_logs() as log:
         engine.outcomes.put("")
-        await decisions.decide({"request": ""}, None)
+        decided: Any = await decisions.decide({"request": ""}, None)
         engine.summary = refused
         engine.outcomes.put("")
         await decisions.decide({"request": ""}, None)
         engine.outcomes.put(DataError("nodes: expected an object"))
         await decisions.decide({"request": ""}, None)
     ages = {"configuration": 1.5, "live": 100.0}
+    assert log[0]["id"] == decided["id"] != log[1]["id"]
     for line in log:
+        line.pop("id", None)
         assert line.pop("ms") >= 0
         assert line.pop("ages") == ages
     assert log == [

@@ -65,7 +65,13 @@ def test_finds_added_entries(tmp_path: Path) -> None:
 
 NAMES = st.sampled_from(["web", "web.org", "web.org.net", "web/org", "web-2", "we", "mail"])
 ENTRIES = st.lists(
-    st.builds(entry, st.integers(0, 5).map(float), st.lists(NAMES, max_size=2), st.lists(NAMES, max_size=2)),
+    st.builds(
+        entry,
+        st.integers(0, 5).map(float),
+        st.lists(NAMES, max_size=2),
+        st.lists(NAMES, max_size=2),
+        id=st.none() | NAMES,
+    ),
     max_size=8,
 )
 
@@ -73,7 +79,12 @@ ENTRIES = st.lists(
 @given(
     ENTRIES,
     st.builds(
-        HistoryQuery, st.none() | NAMES, st.none() | NAMES, st.integers(0, 5).map(float), st.integers(1, 4)
+        HistoryQuery,
+        st.none() | NAMES,
+        st.none() | NAMES,
+        st.integers(0, 5).map(float),
+        st.integers(1, 4),
+        st.none() | NAMES,
     ),
 )
 def test_query_finds_matching_entries(entries: list[HistoryEntry], wanted: HistoryQuery) -> None:

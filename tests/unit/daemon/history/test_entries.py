@@ -30,6 +30,7 @@ def test_a_decision() -> None:
     assert told == {
         "time": 3.0,
         "kind": "decision",
+        "id": told["id"],
         "request": "allocate",
         "instances": ["web"],
         "groups": ["group1"],
