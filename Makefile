@@ -16,7 +16,7 @@ PYTHON := /usr/bin/python3
 # none, all (from wheels), missing: all if that interpreter lacks one
 DEPENDENCIES := missing
 # The date of manual pages and packages is that of the last commit.
-SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y PKG-INFO 2>/dev/null || date +%s)
 DATE = $(shell date --utc --date=@$(SOURCE_DATE_EPOCH) +%F)
 # Tests of the first of two clusters with a real Ganeti.
 FIRST := test_claims or test_failover or test_ganeti or test_policies or test_repairs or test_upgrade

@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
 """Installs the checkout below a prefix, or removes it again; run by ``make install`` and ``make uninstall``.
 
-``setup.cfg`` lists programs and data files. Programs and packages are below PREFIX/lib/htoolsd, apart from
-other packages of Python. If Python lacks dependencies, they are installed there as well, from wheels with the
+``pyproject.toml`` lists programs, ``setup.cfg`` data files. Programs and packages are below PREFIX/lib/htoolsd,
+apart from other packages of Python. If Python lacks dependencies, they are installed there as well, from wheels with the
 hashes of ``requirements.txt``, which ``packaging/lock`` writes.
 """
 
 import argparse
 import configparser
 import os
-import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 TOP = Path(__file__).resolve().parents[1]
-CONFIG = configparser.ConfigParser()
-CONFIG.read(TOP / "setup.cfg")
+PROJECT: dict[str, Any] = tomllib.loads((TOP / "pyproject.toml").read_text("utf-8"))["project"]
 PREFIX = "/usr/local"  # in the unit and in the hook
 OWN = ("lib/htoolsd", "share/doc/htoolsd", "share/htoolsd")  # directories with nobody else's files
 PYTHON_PATH, PROGRAM_PATH = "lib/htoolsd/python", "lib/htoolsd/bin"
@@ -53,14 +53,15 @@ for requirement in sys.argv[1:]:
 
 def programs() -> dict[str, tuple[str, str]]:
     """Return the module and the function of each program."""
-    lines = CONFIG["options.entry_points"]["console_scripts"].split("\n")
-    pairs = (re.split(" *[=:] *", line) for line in lines if line)
-    return {name: (module, function) for name, module, function in pairs}
+    scripts = ((name, target.partition(":")) for name, target in PROJECT["scripts"].items())
+    return {name: (module, function) for name, (module, _, function) in scripts}
 
 
 def data_files() -> Iterator[tuple[str, Path]]:
     """Yield the files beside the packages, each with its place below the prefix."""
-    for directory, patterns in CONFIG["options.data_files"].items():
+    config = configparser.ConfigParser()
+    config.read(TOP / "setup.cfg")
+    for directory, patterns in config["options.data_files"].items():
         for pattern in patterns.split():
             for file in sorted(TOP.glob(pattern)):
                 yield f"{directory}/{file.name}", file
@@ -90,7 +91,7 @@ def install(root: Path, prefix: str, python: str, dependencies: str) -> None:
 
     if not (packages / "ganeti_htools/BUILD").exists():
         write(packages / "ganeti_htools/BUILD", f"{build()}\n")
-    write(packages / f"htoolsd-{CONFIG['metadata']['version']}.dist-info" / "METADATA", metadata())
+    write(packages / f"htoolsd-{PROJECT['version']}.dist-info" / "METADATA", metadata())
     for name, (module, function) in programs().items():
         text = PROGRAM.format(python=python, module=module, function=function)
         write(top / PROGRAM_PATH / name, text, mode=0o755)
@@ -108,8 +109,9 @@ def install(root: Path, prefix: str, python: str, dependencies: str) -> None:
 
 def lacks_dependencies(python: str) -> bool:
     """Whether an interpreter lacks a dependency, which is printed."""
-    wanted = CONFIG["options"]["install_requires"].split()
-    check = subprocess.run([python, "-I", "-c", CHECK, *wanted], stderr=subprocess.PIPE, text=True)
+    check = subprocess.run(
+        [python, "-I", "-c", CHECK, *PROJECT["dependencies"]], stderr=subprocess.PIPE, text=True
+    )
     if check.returncode:
         print(f"{python} lacks {check.stderr.strip()}: installing the dependencies from wheels")
     return check.returncode != 0
@@ -138,11 +140,11 @@ def install_dependencies(packages: Path, python: str) -> None:
 
 
 def metadata() -> str:
-    """Return what Python's package metadata needs: the programs print the version."""
-    head = f"Metadata-Version: 2.1\nName: htoolsd\nVersion: {CONFIG['metadata']['version']}\n"
-    return head + "".join(
-        f"Requires-Dist: {each}\n" for each in CONFIG["options"]["install_requires"].split()
-    )
+    """Return what is read of Python's package metadata: programs print the version and where to report."""
+    lines = ["Metadata-Version: 2.1", "Name: htoolsd", f"Version: {PROJECT['version']}"]
+    lines += [f"Project-URL: {name}, {url}" for name, url in PROJECT["urls"].items()]
+    lines += [f"Requires-Dist: {each}" for each in PROJECT["dependencies"]]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def remove(root: Path, prefix: str) -> None:

@@ -41,7 +41,7 @@ def _start(program: Program) -> NoReturn:
     os._exit(status)  # skips the interpreter's clean-up, which takes as long as loading the engine
 
 
-# The entry points of setup.cfg.
+# The entry points of pyproject.toml.
 hail = partial(_start, programs.HAIL)
 harep = partial(_start, programs.HAREP)
 hbal = partial(_start, programs.HBAL)

@@ -1,46 +1,34 @@
-"""``setup.cfg``: packages, programs and the version."""
+"""``pyproject.toml``: requirements, programs and the version."""
 
-import configparser
 import re
+import subprocess
+import tomllib
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import Any
 
 TOP = Path(__file__).resolve().parents[2]
-
-
-def test_every_package_is_listed() -> None:
-    config = configparser.ConfigParser()
-    config.read(TOP / "setup.cfg")
-    found = set()
-    for root, package in ((TOP, "ganeti_htools"), (TOP / "daemon", "htoolsd")):
-        for init in (root / package).rglob("__init__.py"):
-            found.add(".".join(init.parent.relative_to(root).parts))
-    assert set(config["options"]["packages"].split()) == found
+PROJECT: dict[str, Any] = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+REQUIRED: list[str] = PROJECT["dependencies"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 
 
 def test_debian_13_has_every_package_that_we_need() -> None:
     """The list for its suite names them as Debian does. HiGHS is for one test, which is left out there."""
-    config = configparser.ConfigParser()
-    config.read(TOP / "setup.cfg")
-    extras = config["options.extras_require"]
-    wanted = config["options"]["install_requires"] + extras["postgresql"] + extras["test"]
+    wanted = REQUIRED + EXTRAS["postgresql"] + EXTRAS["test"]
     lists = re.findall(r"python3-\{(.*)\}", (TOP / ".ci/test-debian-13").read_text())
     installed = {name for names in lists for name in names.split(",")}
-    assert {re.split(r"[\[>]", line)[0] for line in wanted.split()} == installed | {"highspy"}
+    assert {re.split(r"[\[>]", line)[0] for line in wanted} == installed | {"highspy"}
 
 
 def test_locked_versions_satisfy_every_requirement() -> None:
     """Programs, tests and linters: the same version where two of these use a package."""
-    config = configparser.ConfigParser()
-    config.read(TOP / "setup.cfg")
-    extras = config["options.extras_require"]
-    required = config["options"]["install_requires"]
     locked = []
-    for name, wanted in (("", required), ("-test", required + extras["test"] + extras["lint"])):
+    for name, wanted in (("", REQUIRED), ("-test", REQUIRED + EXTRAS["test"] + EXTRAS["lint"])):
         text = (TOP / f"packaging/requirements{name}.txt").read_text()
         assert "://" not in text
         versions = dict(re.findall(r"(?m)^([a-z0-9-]+)==([0-9.]+)", text))
-        for line in wanted.split():
+        for line in wanted:
             package, _, least = re.sub(r"\[.*\]", "", line).partition(">=")
             assert [*map(int, versions[package].split("."))] >= [*map(int, (least or "0").split("."))]
         locked.append(versions)
@@ -68,14 +56,21 @@ def test_every_program_can_be_started() -> None:
         assert callable(program.load())
 
 
-def test_version_is_in_setup_cfg_only() -> None:
+def test_version_is_in_one_place() -> None:
     """Programs take the version from the installation. The changelog lists all versions."""
-    config = configparser.ConfigParser()
-    config.read(TOP / "setup.cfg")
-    stated = config["metadata"]["version"]
+    stated = PROJECT["version"]
     assert distribution("htoolsd").version == stated
     repeated = re.compile(rf"(?<![\w.]){re.escape(stated)}(?![\w.])".encode())
     folders = "ganeti_htools daemon iallocator systemd man docs completions bench demo conformance"
-    files = [TOP / name for name in ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml")]
+    files = [TOP / name for name in ("README.md", "CONTRIBUTING.md", "Makefile", "setup.cfg")]
     files += [path for folder in folders.split() for path in (TOP / folder).rglob("*") if path.is_file()]
     assert [path for path in files if path.suffix != ".pyc" and repeated.search(path.read_bytes())] == []
+
+
+def test_source_archive_has_every_folder_and_file() -> None:
+    """``MANIFEST.in`` names them; setuptools adds packages, licence, README and its own files."""
+    listed = subprocess.run([TOP / ".ci/sources"], cwd=TOP, capture_output=True, check=True).stdout.decode()
+    names = {name.removeprefix("./").split("/")[0] for name in listed.split("\0") if name}
+    archived = set((TOP / "MANIFEST.in").read_text().split())
+    own = {"LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "ganeti_htools", "pyproject.toml", "setup.cfg"}
+    assert names <= archived | own

@@ -52,5 +52,5 @@ def test_without_a_role_it_lists_them(name: str, role: str | None) -> None:
 def test_every_tool_is_installed(name: str) -> None:
     assert callable(getattr(htools, name))
     assert callable(import_module(f"ganeti_htools.cli.{name}").run)
-    setup = Path(__file__).parents[3].joinpath("setup.cfg").read_text("utf-8")
-    assert f"    {name} = ganeti_htools.cli.htools:{name}\n" in setup
+    project = Path(__file__).parents[3].joinpath("pyproject.toml").read_text("utf-8")
+    assert f'\n{name} = "ganeti_htools.cli.htools:{name}"\n' in project
