@@ -23,7 +23,7 @@ FIRST := test_claims or test_failover or test_ganeti or test_policies or test_re
 # Each worker compiles the tests and plugins again where this keeps pytest from writing them down.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help venv test coverage test-long check lint test-lowest demo conformance oracle-3.1 test-debian-13 integration integration-first integration-second integration-3.1 simulate soak bench bench-full install uninstall deb deb-debian-13 test-deb man clean
+.PHONY: help venv test coverage test-long check lint test-lowest demo conformance oracle-3.1 test-debian-13 integration integration-first integration-second integration-3.1 simulate soak bench bench-full install uninstall archives deb deb-debian-13 test-deb release-check release man clean
 
 help:
 	@echo "make demo          the daemon and the iallocator at work on an embedded cluster"
@@ -47,6 +47,9 @@ help:
 	@echo "make deb           packages for this machine's Debian, 12 or 13, in build/"
 	@echo "make deb-debian-13  packages for Debian 13, built in a folder (as root)"
 	@echo "make test-deb      the packages in build/, in a fresh Debian with its Ganeti (as root; some minutes)"
+	@echo "make archives      the source archive and the wheel, in build/archives"
+	@echo "make release-check every check there is, a line for each (as root; hours)"
+	@echo "make release       check, build and tag the version that pyproject.toml names"
 	@echo "make man           the manual pages, in build/man (with pandoc)"
 	@echo "make venv          just create .venv, with all programs in .venv/bin"
 	@echo "make clean         remove everything that was generated"
@@ -167,6 +170,18 @@ deb:
 deb-debian-13:
 	@.ci/debian-13 .cache/debian-13/root build-essential debhelper pandoc
 	@SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) packaging/deb .cache/debian-13/root
+
+# The source archive and the wheel; the same wheel from the same commit.
+archives: $(VENV)/.installed
+	@rm -rf build/archives build/lib
+	@SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(BIN)/python -c 'from setuptools.build_meta import *; \
+		print(build_sdist("build/archives"), build_wheel("build/archives"), sep="\n")' | tail -2
+
+release-check: $(VENV)/.developer
+	@packaging/release-check
+
+release: $(VENV)/.installed
+	@packaging/release
 
 test-deb:
 	@for release in 12 13; do [ ! -e build/htoolsd_*~deb$${release}_*.deb ] || packaging/test-deb $$release || exit; done

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Installs the checkout below a prefix, or removes it again; run by ``make install`` and ``make uninstall``.
 
-``pyproject.toml`` lists programs, ``setup.cfg`` data files. Programs and packages are below PREFIX/lib/htoolsd,
-apart from other packages of Python. If Python lacks dependencies, they are installed there as well, from wheels with the
-hashes of ``requirements.txt``, which ``packaging/lock`` writes.
+``pyproject.toml`` lists programs, ``setup.cfg`` data files. Programs and packages are in PREFIX/lib/htoolsd,
+apart from other packages of Python. If Python lacks dependencies, they are installed there as well, from
+wheels with the hashes of ``requirements.txt``, which ``packaging/lock`` writes.
 """
 
 import argparse
