@@ -8,14 +8,15 @@ jobs not all orders are tried, but those in which a node is fullest.
 
 Not judged: whether a better plan exists; plans of harep(1), whose nodes Ganeti chooses; rolls of
 hmaintain(1), which plans each batch anew; jobs that only change nodes; the size of nodes that are powered up;
-smallest and largest amounts and steps of inventories; room in pools; redundancy with local data; which
-instances options select; the tag htools:pinned and budgets of policies; whether an offline node can be copied
-from. hbal(1) does not promise the redundancy of the whole: instances that lose theirs are a note there.
+room in pools; redundancy with local data; which instances options select; the tag htools:pinned and budgets
+of policies; whether an offline node can be copied from. hbal(1) does not promise the redundancy of the whole:
+instances that lose theirs are a note there.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ganeti_htools.backends.iallocator import read_allocation
@@ -63,37 +64,33 @@ def judge(cluster: Cluster, document: Any) -> Certificate:
     """Judge a plan for a cluster. Raises DataError for a document that is no plan."""
     statement = statement_of(document)
     found = Certificate(statement["tool"])
-    layout = Layout(cluster, statement["options"])
+    afresh = partial(Layout, cluster, statement["options"])
     try:
-        plan = read_plan(statement, layout)
+        plan = read_plan(statement, afresh())
     except DataError as error:
         found.findings.append(Finding("plan", str(error)))
         return found
     found.steps, found.jobsets = sum(len(jobs.steps) for jobs in plan.jobsets), len(plan.jobsets)
-    if _Replay(plan, layout, found).run():
-        _compare(plan, Layout(cluster, statement["options"]), found)
+    if _Replay(plan, afresh, found).run():
+        _compare(plan, afresh(), found)
     found.findings = sorted(set(found.findings), key=lambda each: (each.jobset, each.step, each))
     return found
 
 
 class _Replay:
-    def __init__(self, plan: PlannedWork, layout: Layout, found: Certificate) -> None:
-        self.plan, self.layout, self.found = plan, layout, found
+    def __init__(self, plan: PlannedWork, afresh: Callable[[], Layout], found: Certificate) -> None:
+        self.plan, self.layout, self.afresh, self.found = plan, afresh(), afresh, found
         self.jobset = 0
         self.soft = bool(plan.options.get("ignore_soft_errors"))
         self.emptied = set[str]().union(*(jobs.closes for jobs in plan.jobsets))  # some are drained last
         self.resting = set[str]()  # nodes whose maintenance the plan has begun
         self.base: dict[str, dict[str, float]] = {}  # what was wrong on nodes before the jobset
         self.close: dict[str, dict[str, int]] = {}
-        promises = {  # whether the tool promises that no instance loses its redundancy
-            "hbal": False,
-            "hsqueeze": plan.options.get("target_resources") != 0,
-            "hmaintain": not plan.options.get("no_capacity_checks"),
-            "hail": plan.options.get("check_redundancy", True),
-        }
-        self.keeps_redundancy = promises.get(plan.tool, True)
-        self.parted = layout.parted()
-        self.homeless = self._homeless()
+        kept = plan.options.get("check_redundancy", True) and plan.options.get("target_resources") != 0
+        self.keeps_redundancy = plan.tool != "hbal" and kept  # what the tool promises
+        self.parted = self.layout.parted()
+        self.homeless = without_way_back(self.layout)
+        self.exact: set[str] | None = None  # the same by the score, once it is needed
 
     def run(self) -> bool:
         """Replay all jobsets. The result is False if a step cannot be made."""
@@ -104,7 +101,7 @@ class _Replay:
                 return False
             layout.closed |= jobs.closes | jobs.rests
             self.resting |= jobs.rests
-            self._remember({node for job in jobs.steps for node in (*job.was.nodes, *_nodes(job))})
+            self._remember({node for job in jobs.steps for node in (*job.was.nodes, *job.nodes)})
             self._orders(jobs.steps)
             for tag in layout.parted() - self.parted:
                 for job in jobs.steps:
@@ -114,9 +111,8 @@ class _Replay:
                 self._tell("capacity", f"{name} is on a node that goes offline")
             layout.unknown_size |= {node for node in jobs.opens if layout.nodes[node].offline}
             layout.closed -= jobs.opens
-            if self.keeps_redundancy:
-                self._redundancy(jobs.steps)
-        lost = sorted(self._homeless() - self.homeless)
+            self._redundancy(jobs.steps)
+        lost = sorted(without_way_back(layout, self.resting) - self.homeless)
         if lost and not self.keeps_redundancy:
             self.found.notes.append(f"without their redundancy afterwards: {', '.join(lost)}")
         if self.plan.room:
@@ -157,32 +153,27 @@ class _Replay:
                 self._tell("plan", "has the same node twice", job)
             if "htools:fixed" in row.tags:
                 self._tell("rules", "is htools:fixed", job)
-            for node in {*job.was.nodes, *_nodes(job)}:
+            for node in {*job.was.nodes, *job.nodes}:
                 other = users.setdefault(node, job)
                 if other is not job and not layout.together(other.instance, job.instance):
                     self._tell("jobset", f"shares {node} with step {other.number} of its jobset", job, node)
         return len(self.found.findings) == before
 
     def _orders(self, jobs: Sequence[PlanStep]) -> None:
-        """Run the jobs in all orders: all subsets of jobs that may have ended, one after the other.
-
-        The last subset is all of them.
-        """
+        """Run the jobs in all orders: all subsets that may have ended. The last one is all of them."""
         done = set[int]()
         for wanted in _subsets(jobs):
             for at in sorted(done - wanted):
                 self.layout.move(jobs[at].instance, jobs[at].was)
             for at in sorted(wanted - done):
                 self._perform(jobs[at])
-            touched = {node for at in wanted ^ done for node in (*jobs[at].was.nodes, *_nodes(jobs[at]))}
+            touched = {node for at in wanted ^ done for node in (*jobs[at].was.nodes, *jobs[at].nodes)}
             done = wanted
             self.found.orders += 1
             self._look(touched, [jobs[at] for at in sorted(done)])
         if len(jobs) > ALL_ORDERS:
-            text = (
-                f"jobset {self.jobset}: {len(jobs)} jobs, so each node at its fullest instead of all orders"
-            )
-            self.found.notes.append(text)
+            text = f"{len(jobs)} jobs, so each node at its fullest instead of all orders"
+            self.found.notes.append(f"jobset {self.jobset}: {text}")
 
     def _perform(self, job: PlanStep) -> None:
         """Run the operations of a job, with a look at what must hold in between."""
@@ -193,17 +184,15 @@ class _Replay:
             source, target = was.primary, now.secondary if operation.kind == "r" else now.primary
             assert target is not None
             for fault in layout.may_receive(job.instance, target):
-                if (
-                    operation.kind != "f" or fault.kind == "groups"
-                ):  # its rules may be broken where it already is
+                if operation.kind != "f" or fault.kind == "groups":  # it may break rules where it already is
                     self._tell(fault.kind, f"{target} {fault.text}", job, target)
             migrates = operation.kind in ("f", "fa") and not layout.nodes[source].offline
             if migrates and not layout.may_migrate(source, target):
                 self._tell("policy", f"migration tags forbid {source} to {target}", job, target)
             self._group(job, target)
             layout.move(job.instance, now)
-            for fault in layout.faults(target):
-                if fault.kind == "capacity" and self._worse(target, fault):
+            for fault in self._worse(target):
+                if fault.kind == "capacity":
                     self._tell(fault.kind, f"{target}: {fault.text}", job, target)
 
     def _group(self, job: PlanStep, target: str) -> None:
@@ -224,42 +213,42 @@ class _Replay:
         if refused is not None:
             self._tell("policy", f"group {new.name} does not allow it ({refused.value})", job, target)
 
-    def _worse(self, node: str, fault: Fault) -> bool:
-        return fault.excess > self.base.get(node, {}).get(_key(fault), 0.0)
+    def _worse(self, node: str) -> list[Fault]:
+        """What is wrong on a node that was not, or more than before the jobset."""
+        base = self.base.get(node, {})
+        return [fault for fault in self.layout.faults(node) if fault.excess > base.get(_key(fault), 0.0)]
 
     def _look(self, touched: Iterable[str], done: Sequence[PlanStep]) -> None:
         """Look at the nodes that a job has touched, and at the redundancy of all instances."""
         layout = self.layout
         for node in touched:
-            here = [job for job in done if node in _nodes(job)]
+            here = [job for job in done if node in job.nodes]
             left = {node for job in here for node in job.was.nodes}
-            # Instances leave nodes that take none whatever the soft limits are (docs/differences.md), but
-            # N+1 holds when the plan itself empties these nodes.
+            # Instances leave nodes that take none whatever the soft limits are (docs/differences.md), but N+1
+            # holds when the plan itself empties these nodes, except for hmaintain(1).
             soft = self.soft or not left.isdisjoint(self.emptied | layout.closed)
-            n1 = self.soft or any(layout.nodes[node].closed for node in left)
-            for fault in layout.faults(node):
-                if self._worse(node, fault) and not (fault.soft and (n1 if fault.kind == "n+1" else soft)):
+            n1 = self.soft or self.plan.tool == "hmaintain" or any(layout.nodes[node].closed for node in left)
+            for fault in self._worse(node):
+                if not (fault.soft and (n1 if fault.kind == "n+1" else soft)):
                     self._tell(fault.kind, f"{node}: {fault.text}", here[-1] if here else None, node)
         for job in done:
             for tag, count in layout.too_close(job.instance).items():
                 if count > self.close[job.instance].get(tag, 0) and job.now.primary != job.was.primary:
                     self._tell("rules", f"is too close to others of {tag}", job, job.now.primary)
-        if self.keeps_redundancy:
-            self._redundancy(done)
+        self._redundancy(done)
 
     def _redundancy(self, done: Sequence[PlanStep]) -> None:
-        now = self._homeless()
-        for name in sorted(now - self.homeless):
-            place = self.layout.places[name]
-            if place.secondary or len(now) > len(self.homeless):  # others may have taken the place of another
-                step = next((job for job in done if job.instance == name), None)
-                text = f"{name} would not come back after the loss of {place.primary}"
-                self._tell("redundancy", text, step, place.primary)
-
-    def _homeless(self) -> set[str]:
-        return set[str]().union(
-            *(without_way_back(self.layout, node, self.resting) for node in self.layout.nodes)
-        )
+        if not self.keeps_redundancy:
+            return
+        lost = without_way_back(self.layout, self.resting) - self.homeless
+        if lost:  # instances may only have changed places with others
+            if self.exact is None:
+                self.exact = without_way_back(self.afresh(), exact=True)
+            lost = without_way_back(self.layout, self.resting, True) - self.exact
+        for name in sorted(lost):
+            step = next((job for job in done if job.instance == name), None)
+            primary = self.layout.places[name].primary
+            self._tell("redundancy", f"{name} would not come back after the loss of {primary}", step, primary)
 
     def _make_room(self) -> None:
         """Place the new instance for which the plan makes room."""
@@ -270,16 +259,13 @@ class _Replay:
         layout.add(row)
         step = PlanStep(0, row.name, Place(*nodes), Place(*nodes), ())
         for node in nodes:
-            for fault in (*layout.may_receive(row.name, node), *layout.faults(node)):
-                if self._worse(node, fault) and not (fault.soft and self.soft):
+            for fault in (*layout.may_receive(row.name, node), *self._worse(node)):
+                if not (fault.soft and self.soft):
                     self._tell(fault.kind, f"{node}: {fault.text}", step, node)
             refused = violation(row.demand, layout.group_of(node).ipolicy, layout.nodes[node].excl_stor)
             if refused is not None:
                 self._tell("policy", f"{node}: its policy refuses it ({refused.value})", step, node)
-        if self.keeps_redundancy and len(self._homeless()) > len(self.homeless):
-            self._tell(
-                "redundancy", f"takes a way back: {', '.join(sorted(self._homeless() - self.homeless))}", step
-            )
+        self._redundancy([step])
 
 
 def _subsets(jobs: Sequence[PlanStep]) -> Iterator[set[int]]:
@@ -290,18 +276,9 @@ def _subsets(jobs: Sequence[PlanStep]) -> Iterator[set[int]]:
             code = number ^ number >> 1
             yield {at for at in everything if code >> at & 1}
     else:
-        for node in sorted({node for job in jobs for node in _nodes(job)}):
-            yield {at for at in everything if node in _nodes(jobs[at])}
+        for node in sorted({node for job in jobs for node in job.nodes}):
+            yield {at for at in everything if node in jobs[at].nodes}
     yield everything
-
-
-def _nodes(job: PlanStep) -> set[str]:
-    """The nodes that an instance is on during or after a job, and not only before."""
-    found, place = set(job.now.nodes), job.was
-    for operation in job.operations:
-        place = operation.after(place)
-        found.update(place.nodes)
-    return found
 
 
 def _key(fault: Fault) -> str:
@@ -321,8 +298,7 @@ def _compare(plan: PlannedWork, layout: Layout, found: Certificate) -> None:
 
     compare(plan.score[0], plan.groups)
     disk = memory = 0
-    steps = [step for jobs in plan.jobsets for step in jobs.steps]
-    for step in steps:
+    for step in (steps := [step for jobs in plan.jobsets for step in jobs.steps]):
         row = layout.instances[step.instance]
         for operation in step.operations:
             size = sum(layout.needs[row.name].values()) if layout.units.reported else row.dsk

@@ -1,8 +1,7 @@
 """A cluster as rows and places: who is where, what is free on a node, and what is wrong there.
 
-NodeSums of a node are sums over the instances that are there, made afresh after each change. Sizes are MiB.
-Sources: htools(1), hbal(1), htools-tags(7), Ganeti's design "memory over-commitment": instances may use what
-a node reports as free, and no more than it has by record.
+Sums are made afresh after each change. Sizes are MiB. Sources: htools(1), hbal(1), htools-tags(7), Ganeti's
+design "memory over-commitment": instances may use what a node reports as free, and no more than by record.
 """
 
 from collections import Counter, defaultdict
@@ -17,13 +16,12 @@ from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.model.placement_tags import against, has_rules, placement_tags, tag_of
 from ganeti_htools.model.resource_classes import class_of_unit
 from ganeti_htools.model.storage import DesiredUnit
-from ganeti_htools.model.types import DiskTemplate, Status
+from ganeti_htools.model.types import Status
 from ganeti_htools.model.units import spaces_of, unit_on
 from ganeti_htools.model.units_in_use import nodes_seeing, units_in_use
 
 # Memory as reported and by record, disks, CPUs, spindles.
 Room = tuple[int, int, dict[DesiredUnit, int], int, int]
-DATA_ELSEWHERE = (DiskTemplate.SHARED_FILE, DiskTemplate.RBD, DiskTemplate.EXT, DiskTemplate.GLUSTER)
 
 
 class Place(NamedTuple):
@@ -191,7 +189,10 @@ class Layout:
             if here:
                 found.classes.update(self.demands(row))
             elif row.uses_secondary_memory:
-                for kind, amount in {"": row.mem, **self.demands(row)}.items():
+                demands = self.demands(row)
+                if demands and any(self.refused(row, each) for each in self.places[name].nodes):
+                    demands = {}
+                for kind, amount in {"": row.mem, **demands}.items():
                     peers[kind][self.places[name].primary] += amount
         found.reserved = max(peers.pop("", {"": 0}).values())
         found.class_reserved = {kind: max(each.values()) for kind, each in peers.items()}
@@ -256,23 +257,24 @@ class Layout:
         if self.fails_n1(node):
             text = f"N+1: {there.now.free} MiB of memory free, {there.reserved} reserved"
             yield Fault("n+1", there.reserved - there.now.free, text, soft=True)
-        ratio = policy.vcpu_ratio if self.max_cpu is None else float(self.max_cpu)
-        used = there.now.cpus - self.room[node][3]
-        if used > ratio * row.t_cpu:
-            text = f"CPUs: {used} virtual ones, at most {ratio * row.t_cpu:g}"
-            yield Fault("policy", used - ratio * row.t_cpu, text, soft=True)
+        most = (policy.vcpu_ratio if self.max_cpu is None else float(self.max_cpu)) * row.t_cpu
+        if (used := there.now.cpus - self.room[node][3]) > most:
+            yield Fault("policy", used - most, f"CPUs: {used} virtual ones, at most {most:g}", soft=True)
         most = self.room[node][4] if row.excl_stor else self.most_spindles(node)
         if there.now.spindles > most:
-            text = f"spindles: {there.now.spindles}, at most {most:g}"
-            yield Fault(
-                "capacity" if row.excl_stor else "policy", there.now.spindles - most, text, not row.excl_stor
+            kind, text = (
+                ("policy", "capacity")[row.excl_stor],
+                f"spindles: {there.now.spindles}, at most {most:g}",
             )
+            yield Fault(kind, there.now.spindles - most, text, soft=not row.excl_stor)
         for kind in self.units.classes:
             most = self.class_capacity(node, kind)
             taken, kept = there.classes[kind], there.class_reserved.get(kind, 0)
-            if taken + kept > most:
-                text, fits = f"{kind}: {taken} in use and {kept} reserved, {most} there", taken <= most
-                yield Fault("n+1" if fits else "capacity", taken + kept - most, text, fits)
+            if taken > most:
+                yield Fault("capacity", taken - most, f"{kind}: {taken} in use, {most} there")
+            if kept and taken + kept > most:
+                text = f"{kind} for N+1: {taken} in use and {kept} reserved, {most} there"
+                yield Fault("n+1", taken + kept - most, text, soft=True)
         for tag, count in there.now.exclusion.items():
             if count > 1:
                 yield Fault("exclusion", count - 1, f"{count} primaries with the tag {tag}", soft=True)
@@ -281,16 +283,26 @@ class Layout:
         """Yield why an instance must not get a node that is new to it."""
         row, there = self.instances[name], self.nodes[node]
         if node in self.closed:
-            yield Fault(
-                "groups",
-                1,
-                f"takes no instances ({there.state.value[0] if there.closed else 'the plan empties it'})",
-            )
+            why = there.state.value[0] if there.closed else "the plan empties it"
+            yield Fault("groups", 1, f"takes no instances ({why})")
         for unit in {**self.needs[name], **self.units.pool_needs(row)}:
             if not self.has_unit(node, unit):
                 yield Fault("capacity", 1, f"has no storage unit {unit}")
+        for kind in self.refused(row, node):
+            yield Fault("capacity", 1, f"gives no instance this amount of {kind}")
         for tag in against(placement_tags(row.tags).choice, there):
             yield Fault("rules", 1, f"is against {tag} of the instance")
+
+    def refused(self, row: Instance, node: str) -> list[str]:
+        """The classes of which a node gives no instance this amount (htools(1): capacity, min, max, step)."""
+        there, demands = self.nodes[node], self.demands(row)
+        found = [kind for kind, amount in demands.items() if amount > self.class_capacity(node, kind)]
+        if there.inventories:
+            has = Counter({class_of_unit(unit): size for unit, size in self.needs[row.name].items()})
+            has |= Counter(MEMORY_MB=row.mem if row.uses_memory else 0, VCPU=row.vcpus) | Counter(demands)
+            has["CUSTOM_SPINDLES"] = (row.spindles or 0) if there.excl_stor else row.spindle_use
+            found += [kind for kind, each in there.inventories if has[kind] and each.refusal(has[kind])]
+        return found
 
     def may_migrate(self, source: str, target: str) -> bool:
         """Whether migration tags let an instance go from one node to another (hbal(1), "Migration tags")."""
@@ -313,9 +325,8 @@ class Layout:
             if distance[0] == "together" or name not in members:
                 continue
             at = self._location(here, distance[0])
-            others = [
-                self._location(self.places[other].primary, distance[0]) for other in members if other != name
-            ]
+            mates = (self.places[other].primary for other in members if other != name)
+            others = [self._location(mate, distance[0]) for mate in mates]
             found[tag_of(distance)] = sum(other == at or bool(other & at) for other in others)
         return found
 
@@ -324,9 +335,8 @@ class Layout:
 
     def together(self, one: str, two: str) -> bool:
         """Whether two instances are to stay together."""
-        return any(
-            kind == "together" and {one, two} <= {*members} for (kind, _), members in self.sets.items()
-        )
+        sets = (members for (kind, _), members in self.sets.items() if kind == "together")
+        return any(one in members and two in members for members in sets)
 
     def parted(self) -> set[str]:
         """The tags of sets that should stay together and do not."""

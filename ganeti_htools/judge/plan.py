@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from ganeti_htools.judge.layout import Layout, Place
@@ -36,6 +37,12 @@ class PlanStep:
     operations: tuple[Command, ...]
     score: float | None = None
 
+    @property
+    def nodes(self) -> set[str]:
+        """The nodes that the instance is on during or after the job, and not only before."""
+        places = accumulate(self.operations, lambda place, each: each.after(place), initial=self.was)
+        return {*self.now.nodes, *(node for place in (*places,)[1:] for node in place.nodes)}
+
 
 @dataclass(slots=True)
 class Jobset:
@@ -64,11 +71,9 @@ class PlannedWork:
 def statement_of(document: Any) -> dict[str, Any]:
     """Find the statement of a plan in a document. Raises DataError for another document."""
     found = document.get("plan", document) if isinstance(document, dict) else None
-    if not (
-        isinstance(found, dict) and found.get("tool") in TOOLS and isinstance(found.get("options"), dict)
-    ):
-        raise DataError(f"not a plan of {', '.join(TOOLS)}: expected the output of --json")
-    return found
+    if isinstance(found, dict) and found.get("tool") in TOOLS and isinstance(found.get("options"), dict):
+        return found
+    raise DataError(f"not a plan of {', '.join(TOOLS)}: expected the output of --json")
 
 
 def read_plan(statement: Mapping[str, Any], layout: Layout) -> PlannedWork:
@@ -107,8 +112,7 @@ def _step(number: int, job: Any, layout: Layout) -> PlanStep:
     name, score = layout.instance(job["instance"]), job.get("score")
     operations = (_operation(command, name, layout) for command in job["commands"])
     was, now = (Place(*map(layout.node, job[key])) for key in ("from", "to"))
-    moved = tuple(operation for operation in operations if operation is not None)
-    return PlanStep(number, name, was, now, moved, None if score is None else float(score))
+    return PlanStep(number, name, was, now, tuple(filter(None, operations)), score and float(score))
 
 
 def _operation(command: str, name: str, layout: Layout) -> Command | None:
@@ -130,8 +134,7 @@ def _operation(command: str, name: str, layout: Layout) -> Command | None:
 
 def _node_command(command: str, found: Jobset, layout: Layout) -> None:
     """Read a command of gnt-node(8)."""
-    words = shlex.split(command)
-    words = words[: words.index("||")] if "||" in words else words
+    words = shlex.split(command.partition("||")[0])
     if words[:2] == ["gnt-node", "modify"]:
         node, yes = layout.node(words[-1]), words[-2] == "yes"
         (found.closes if yes else found.opens).add(node)

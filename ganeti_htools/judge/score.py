@@ -20,6 +20,7 @@ def components(layout: Layout, nodes: Sequence[str]) -> dict[str, float]:
     rows, sums = [layout.nodes[node] for node in up], [layout.figures(node) for node in up]
     shares = [there.reserved / row.t_mem for row, there in zip(rows, sums, strict=True)]
     failing = [there for node, there in zip(up, sums, strict=True) if layout.fails_n1(node)]
+    most_spindles = [math.inf if row.excl_stor else layout.most_spindles(row.name) for row in rows]
     found = {f"load {kind}": deviation([there.load[kind] for there in sums]) for kind in range(4)}
     for when, lefts in (("now", [there.now for there in sums]), ("later", [there.later for there in sums])):
         pairs = list(zip(rows, lefts, strict=True))
@@ -27,12 +28,7 @@ def components(layout: Layout, nodes: Sequence[str]) -> dict[str, float]:
             f"memory {when}": 0.5 * deviation([left.free / row.t_mem for row, left in pairs]),
             f"cpus {when}": 0.5 * deviation([left.cpus / row.t_cpu / row.cpu_speed for row, left in pairs]),
             f"spindles {when}": 0.5
-            * deviation(
-                [
-                    0.0 if row.excl_stor else left.spindles / layout.most_spindles(row.name)
-                    for row, left in pairs
-                ]
-            ),
+            * deviation([left.spindles / most for most, left in zip(most_spindles, lefts, strict=True)]),
             f"disks {when}": 0.5 * _disks(layout, up, lefts),
         }
     return found | {
@@ -48,15 +44,11 @@ def deviation(values: Sequence[float]) -> float:
     """The standard deviation; 0 without values."""
     if not values:
         return 0.0
-    mean = sum(values) / len(values)
-    return math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
+    return math.dist(values, [sum(values) / len(values)] * len(values)) / math.sqrt(len(values))
 
 
 def _disks(layout: Layout, up: Sequence[str], lefts: Sequence[Left]) -> float:
-    """The deviation of free disk; the storage units that any node has share the weight.
-
-    With exclusive storage, spindles count instead of the space of the cluster's own volume group.
-    """
+    """The deviation of free disk, or with exclusive storage of spindles; units that any node has share it."""
     totals = [layout.total_disks(node) for node in up]
     units = [unit for unit in layout.units.local if any(total[unit] for total in totals)]
     found = 0.0
