@@ -172,6 +172,8 @@ def main() -> int:
     parser.add_argument("--dependencies", choices=("missing", "all", "none"), default="missing")
     parser.add_argument("--remove", action="store_true")
     chosen = parser.parse_args()
+    if " " in chosen.python:  # Linux splits the first line of a program there
+        parser.error(f"--python={chosen.python}: expected a path without blanks; make a link to it")
     os.umask(0o022)
     try:
         if chosen.remove:

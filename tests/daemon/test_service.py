@@ -171,7 +171,8 @@ def check(config: Path, text: str) -> list[str]:
 
 def test_check_lists_all_errors_and_warnings(tmp_path: Path) -> None:
     config = tmp_path / "config"
-    config.touch(0o644)
+    config.touch()
+    config.chmod(0o644)
     keys = 'connections = 0\ngroup = "nobody-at-all"\nledger = "postgresql://u:s@cret@h/d"\n'
     tables = "[squeeze]\nhold = 0\n[[pool]]\n[[pool]]\nkey = 5\n"
     assert [line.split(", with")[0] for line in check(config, keys + tables)] == [

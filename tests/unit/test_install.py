@@ -17,8 +17,11 @@ PREFIX = "opt/htoolsd"
 
 
 def make(target: str, root: Path) -> None:
+    environment = root / "environment"  # a path without blanks
+    if not environment.exists():
+        environment.symlink_to(sys.prefix)
     command = ["make", "--no-print-directory", target, f"DESTDIR={root}", f"PREFIX=/{PREFIX}"]
-    subprocess.run([*command, f"PYTHON={sys.executable}"], cwd=TOP, check=True, capture_output=True)
+    subprocess.run([*command, f"PYTHON={environment}/bin/python"], cwd=TOP, check=True, capture_output=True)
 
 
 def run(*command: str | Path, **environment: str) -> str:

@@ -12,7 +12,7 @@ def test_closed_streams_are_opened_to_nowhere() -> None:
     script = (
         "from ganeti_htools import streams; streams.open_missing(); print(open('/dev/null').fileno() > 2)"
     )
-    closed = f'{sys.executable} -c "{script}" <&- 2>&-'
+    closed = f'"{sys.executable}" -c "{script}" <&- 2>&-'
     assert subprocess.run(["sh", "-c", closed], stdout=subprocess.PIPE, check=True).stdout == b"True\n"
 
 
