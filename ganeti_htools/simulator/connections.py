@@ -69,7 +69,8 @@ async def serve_client(stream: trio.abc.Stream, answer: Answer, faults: Faults) 
 
 async def _send(stream: trio.abc.Stream, answer: bytes, faults: Faults) -> bool:
     """Send an answer; return whether all of it was sent."""
-    await trio.sleep(faults.seconds)
+    if faults.seconds:
+        await trio.sleep(faults.seconds)
     cut = faults.cuts > 0
     if cut:
         faults.cuts -= 1

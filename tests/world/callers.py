@@ -314,7 +314,7 @@ async def attack(world: Any) -> None:
         host = chance.choice(list(world.hosts.values()))
         kind = chance.choice(("silent", "huge", "slow", "linger", "nonsense"))
         world.record("hostile", kind=kind, host=host.name)
-        for _ in range(chance.choice((1, 5, 50))):
+        for _ in range(chance.choice((1, 5, 20))):
             world.nursery.start_soon(_attack, str(host.socket), kind)
 
 
@@ -331,7 +331,7 @@ async def _attack(path: str, kind: str) -> None:
                         await stream.send_all(bytes([byte]))
                         await trio.sleep(5)
                 case "linger":
-                    for _ in range(200):
+                    for _ in range(100):
                         await stream.send_all(message)
                 case "nonsense":
                     await stream.send_all(b'{"method": 3}\x03' * 20)

@@ -294,19 +294,24 @@ def _within(hours: str, wall: float) -> bool:
 
 
 def restless(record: Record) -> Iterator[str]:
-    """An instance that two plans of a policy move within its rest."""
-    last: dict[tuple[str, str], tuple[float, str]] = {}
+    """An instance that two plans of a policy move within its rest.
+
+    The next master's daemon knows of jobs that are not archived.
+    """
+    archived = [entry["t"] for entry in record if entry.get("kind") == "archive"]
+    last: dict[str, tuple[Entry, float, str]] = {}
     for picture, entry, job in submissions(record):
         policy = policy_of(job)
         if policy != "rebalance":
             continue
         rest = picture.config[policy].get("cool_down_seconds", DAY)
         for name in moves(job):
-            when, run = last.get((policy, name), (-DAY * 9, ""))
+            before, when, run = last.get(name, (entry, -DAY * 9, ""))
             passed = entry["wall"] - when
-            if run != run_of(job) and 0 <= passed < rest * 0.95:
+            known = before["host"] == entry["host"] or not any(before["t"] < t < entry["t"] for t in archived)
+            if run != run_of(job) and 0 <= passed < rest * 0.95 and known:
                 yield f"{entry['t']:.0f}: {policy} moves {name} again after {passed:.0f} s"
-            last[policy, name] = entry["wall"], run_of(job)
+            last[name] = entry, entry["wall"], run_of(job)
 
 
 def answers(record: Record) -> Iterator[tuple[Entry, Entry]]:

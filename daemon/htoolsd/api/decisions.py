@@ -104,14 +104,15 @@ class Decisions:
         """Whether decisions can be made."""
         return len(self._turn.hung) < MAX_HUNG
 
-    def give_up_late(self) -> None:
-        """Give up the running decision if it takes too long."""
+    def give_up_late(self) -> float:
+        """Give up the running decision if it takes too long; return the seconds until the next look."""
         longest = self._settings.now.decision_seconds
         if self._turn.give_up(longest):
             _log.error("decision given up", seconds=longest)
             self._counts.given_up += 1
             self._cache = Cache()  # the hung thread keeps using the old cache
             gc.enable()  # the hung thread switched it off
+        return max(1.0, longest / 12)
 
     async def idle(self) -> None:
         """Return when no decision runs or waits."""

@@ -61,8 +61,10 @@ def desired_state(
 ) -> DesiredState:
     """Return the desired state of the ledger for a cluster with a name.
 
-    The parts that are as in the state ``before`` are the same objects.
+    The parts that are as in the state ``before`` are the same objects; for the same cluster it is the whole.
     """
+    if before is not None and cluster is before.cluster and _counts_alike(name, rules, before):
+        return before
     if before is not None and _has_same_nodes(cluster, name, rules, before):
         resources, nodes = before.resources, before.nodes
     else:
@@ -78,11 +80,15 @@ def desired_state(
     return DesiredState(cluster, resources, nodes, instances, providers, consumers)
 
 
+def _counts_alike(name: str, rules: CountingRules, before: DesiredState) -> bool:
+    return (name, rules) == (before.resources.cluster, before.resources.rules)
+
+
 def _has_same_nodes(cluster: Cluster, name: str, rules: CountingRules, before: DesiredState) -> bool:
     """Whether only the instances differ from the cluster before, and use the same storage units."""
     old = before.cluster
     return (
-        (name, rules) == (before.resources.cluster, before.resources.rules)
+        _counts_alike(name, rules, before)
         and len(cluster.nodes) == len(old.nodes)
         and all(map(is_, cluster.nodes, old.nodes))
         and (cluster.groups, cluster.pools) == (old.groups, old.pools)

@@ -38,20 +38,26 @@ class LedgerUpdater:
 
     def __init__(self) -> None:
         self._synced: SyncedState | None = None
+        self._mark: object = None  # of the ledger, in step with the cluster
         self.writes = 0
 
     def apply(
         self, ledger: "Ledger", cluster: Cluster, name: str, rules: CountingRules = DEFAULT_RULES
     ) -> SyncedState:
-        """Write the differences between a cluster and the ledger. Raises LedgerError."""
-        before = self._synced
+        """Write the differences between a cluster and the ledger. Raises LedgerError.
+
+        Returns the same state as before if neither has changed.
+        """
+        before, mark = self._synced, ledger.mark()
         desired = desired_state(cluster, name, rules, before.desired if before else None)
+        if before and desired is before.desired and mark == self._mark:
+            return before
         snapshot = before.snapshot if before else None
         for _ in range(_TRIES):
             snapshot = ledger.snapshot() if snapshot is None else ledger.refresh(snapshot)
             changes = diff(desired, snapshot, before)
             if changes == _NO_CHANGES:
-                self._synced = SyncedState(desired, snapshot)
+                self._synced, self._mark = SyncedState(desired, snapshot), mark
                 return self._synced
             try:
                 ledger.apply(changes)

@@ -44,6 +44,7 @@ class Reconciler:
         self._ledger = ledger
         self._trigger = Trigger()
         self._updater = LedgerUpdater()
+        self._reserved: tuple[SyncedState, Reservations] | None = None  # of the last round
         self.synced: SyncedState | None = None  # the cluster and the ledger when they last agreed
         self._behind_since: float | None = None  # when a change came that is not written yet
         self._using = trio.Lock()
@@ -146,7 +147,9 @@ class Reconciler:
             self._updater.forget()
         rules = CountingRules(View().static_kvm_node_memory, self._settings.now.limits_vcpus)
         synced = self._updater.apply(ledger, cluster, name, rules)
-        return synced, reservations(synced)
+        if self._reserved is None or synced is not self._reserved[0]:
+            self._reserved = synced, reservations(synced)
+        return self._reserved
 
     async def _use(self, synced: SyncedState, reserved: Reservations) -> None:
         """Have decisions count a state of the ledger."""

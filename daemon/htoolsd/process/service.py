@@ -174,7 +174,6 @@ async def _run(
                         "capacity": following.capacity.run,
                         "http": parts.http.run,
                         "notifications": parts.notifier.run,
-                        "signs": acceptor.show_life,
                         "memory": set_aside,
                     }
                     for name, task in tasks.items():

@@ -53,12 +53,12 @@ async def watch(decisions: Decisions, sync: Sync) -> None:
     Without signs of life the service manager restarts the daemon: when the event loop hangs, or decisions do.
     """
     patience = watchdog_seconds()
-    pause, shown = min(patience / 3, 1.0), sync.summary()
+    shown = sync.summary()
     while True:
         if (summary := sync.summary()) != shown:
             shown = summary
             notify(f"STATUS={summary}")
-        decisions.give_up_late()
+        pause = decisions.give_up_late()
         if decisions.healthy and patience < inf:
             notify("WATCHDOG=1")
-        await trio.sleep(pause)
+        await trio.sleep(min(patience / 3, pause))

@@ -14,7 +14,6 @@ from htoolsd.socket.listening import ListeningSocket, StartError
 _log = structlog.get_logger()
 
 TOUCH_SECONDS = 5  # well within LATELY of the executable
-_LOOK_SECONDS = 1.0  # between looks whether the socket's name is still there
 
 Serve = Callable[[trio.SocketStream], Awaitable[None]]
 
@@ -54,17 +53,13 @@ class Acceptor:
         if self._listener.socket.fileno() >= 0:
             dispose(os.geteuid(), [self._listener.socket.detach()])
 
-    async def show_life(self) -> None:
-        """Give a sign of life every few seconds, until the socket is closed or the task is cancelled."""
-        while not self._closed:
-            self._listener.touch()
-            await trio.sleep(TOUCH_SECONDS)
-
     async def _next_socket(self) -> ListeningSocket:
-        """Wait until the socket's name is gone, and return a new socket at the same path."""
+        """Give signs of life until the socket's name is gone, and return a new socket at the same path."""
         complaint = ""
         while True:
-            await trio.sleep(_LOOK_SECONDS)
+            if not self._closed:
+                self._listener.touch()
+            await trio.sleep(TOUCH_SECONDS)
             if self._closed or self._listener.named:
                 continue
             try:

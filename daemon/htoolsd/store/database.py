@@ -8,7 +8,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from socket import SHUT_RDWR, socket
 from typing import Any
@@ -83,6 +83,17 @@ class LedgerDatabase:
         """Raise UnavailableError if the file has been removed or replaced since it was opened."""
         if self._path and _file_at(self._path) != self._file:
             raise UnavailableError(f"{self._name}: removed or replaced while htoolsd was using it")
+
+    def mark(self) -> object:
+        """Return what differs after each write to the file, by any program; of a server, each time.
+
+        Raises UnavailableError.
+        """
+        if self._sockets is not None:
+            return object()
+        with _ledger_errors(self._name), closing(self._engine.raw_connection()) as pooled:
+            connection: Any = pooled.driver_connection
+            return connection, connection.total_changes, *connection.execute("PRAGMA data_version").fetchone()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

@@ -35,6 +35,7 @@ class Ledger(LedgerDatabase):
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self._classes = dict[str, int]()  # ids; a class is never renamed or removed
+        self._ending: tuple[object, tuple[Consumer, ...]] = None, ()  # the claims with an end, at a mark
 
     def providers(self, uuid: str | None = None) -> tuple[Provider, ...]:
         """Return the resource providers by name, or only the one with this uuid."""
@@ -79,9 +80,11 @@ class Ledger(LedgerDatabase):
 
         Called every few seconds, so it also sees when a newer daemon has upgraded a database in use.
         """
-        with self.reading() as connection:
-            check_version(connection)
-            return tuple(rows.read_consumers(connection, rows.ENDING_CLAIMS).values())
+        if (mark := self.mark()) != self._ending[0]:
+            with self.reading() as connection:
+                check_version(connection)
+                self._ending = mark, tuple(rows.read_consumers(connection, rows.ENDING_CLAIMS).values())
+        return self._ending[1]
 
     def set_inventory(
         self, provider: str, generation: int, resource_class: str, figures: Inventory | None

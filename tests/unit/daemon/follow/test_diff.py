@@ -308,7 +308,8 @@ def test_cpus_of_a_node_limit_the_virtual_cpus_of_an_instance_while_that_is_want
     def largest(now: Cluster, limits_vcpus: bool) -> list[int | None]:
         rules = CountingRules(limits_vcpus=limits_vcpus)
         updater.apply(ledger, now, "c1", rules)
-        assert updater.apply(ledger, now, "c1", rules).snapshot == ledger.snapshot()
+        synced = updater.apply(ledger, now, "c1", rules)
+        assert synced.snapshot == ledger.snapshot()
         return [inventory(ledger, f"c1/{name}", "VCPU").max_unit for name in SIZES]
 
     assert largest(first, False)[:2] == [2, None]

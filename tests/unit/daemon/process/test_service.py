@@ -192,7 +192,6 @@ TASKS: dict[str, tuple[object, str]] = {
     "capacity": (CapacityCount, "run"),
     "http": (HttpListener, "run"),
     "notifications": (Notifier, "run"),
-    "signs": (Acceptor, "show_life"),
     "socket": (Acceptor, "serve"),
 }
 

@@ -52,15 +52,15 @@ async def test_creates_a_removed_socket_again(path: Path, autojump_clock: MockCl
             nursery.start_soon(acceptor.serve, greet, nursery)
             assert await greeting(path) == b"hello"
             path.unlink()
-            await trio.sleep(2)
+            await trio.sleep(TOUCH_SECONDS + 1)
             assert await greeting(path) == b"hello"
             path.unlink()
             (path.parent / "socket.lock").unlink()
             path.parent.rmdir()
-            await trio.sleep(2)
+            await trio.sleep(TOUCH_SECONDS + 1)
             assert await greeting(path) == b"hello"
             acceptor.close()
-            await trio.sleep(2)
+            await trio.sleep(TOUCH_SECONDS + 1)
             assert not path.exists()
             nursery.cancel_scope.cancel()
     assert [line["event"] for line in log] == ["socket was gone and has been created again"] * 2
@@ -75,9 +75,9 @@ async def test_leaves_the_name_to_another_process(path: Path, autojump_clock: Mo
             path.unlink()
             other.bind(str(path))
             other.listen()
-            await trio.sleep(10)
+            await trio.sleep(2 * TOUCH_SECONDS)
             path.unlink()
-            await trio.sleep(2)
+            await trio.sleep(TOUCH_SECONDS + 1)
             assert await greeting(path) == b"hello"
             nursery.cancel_scope.cancel()
     acceptor.close()
@@ -110,7 +110,7 @@ async def test_touches_the_socket_as_a_sign_of_life(path: Path, autojump_clock: 
     acceptor = Acceptor(listener, lambda: listener)
     sign = path.with_suffix(".lock")
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(acceptor.show_life)
+        nursery.start_soon(acceptor.serve, greet, nursery)
         for _ in range(2):
             os.utime(sign, (0, 0))
             await trio.sleep(TOUCH_SECONDS + 1)

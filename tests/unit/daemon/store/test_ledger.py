@@ -4,6 +4,7 @@ Calls in any order are compared with a plain account in ``tests/property/test_le
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -139,11 +140,14 @@ def test_consumer_on_an_old_generation_is_a_conflict(ledger: Ledger) -> None:
         ledger.claim(replace(MAIL, generation=4), {}, {})
 
 
-def test_ended_claims_are_released_unless_renewed(ledger: Ledger) -> None:
+def test_ended_claims_are_released_unless_renewed(ledger: Ledger, empty_ledger_url: str) -> None:
     promise = replace(MAIL, expires=5.0, promised="{}")
     due = Consumer(consumer_uuid("c/due"), "c/due", "claim", expires=10.0)
-    for each in (replace(WEB, expires=11.0), promise, due):
+    for each in (replace(WEB, expires=11.0), promise):
         ledger.claim(each, memory(100), {})
+        assert len(ledger.expiring()) == 1
+    with closing(Ledger(empty_ledger_url)) as other:  # of another program
+        other.claim(due, memory(100), {})
     ended = ledger.expiring()
     assert [each.name for each in ended] == ["c/due", "c/web"]
     ledger.claim(replace(WEB, generation=1, expires=12.0), memory(100), {})
