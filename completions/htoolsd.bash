@@ -360,6 +360,7 @@ END
 --rapi-credentials file
 --ganeti-version string
 --json none
+--anonymise none
 -V,--version none
 -h,--help none
 --help-completion none

@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from ganeti_htools.anonymity.cluster import rename_cluster, substitutes_of
 from ganeti_htools.backends import text
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import tables
@@ -84,8 +85,13 @@ def _scan(line: CommandLine, name: str, width: int) -> dict[str, object]:
     try:
         cluster = read(_source(line, name), warn, line.verbose > 1).cluster
         state = derive(cluster, static_kvm_node_memory=line.static_kvm_node_memory)
-        path = os.path.join(line.output_dir, name.replace("/", "_") + ".data")
-        write_text(path, text.dump(_to_save(cluster, line.static_kvm_node_memory)))
+        saved = _to_save(cluster, line.static_kvm_node_memory)
+        called = name.replace("/", "_")
+        if line.anonymise:
+            saved = rename_cluster(saved, substitutes_of(saved))
+            called = f"cluster-{line.arguments.index(name) + 1}" if line.arguments else name
+        path = os.path.join(line.output_dir, f"{called}.data")
+        write_text(path, text.dump(saved))
     except HtoolsError as error:
         if not line.json:
             print(f"\nError for {name}: failed to load data. Details:\n{error}", flush=True)

@@ -163,6 +163,7 @@ class CommandLine(Values):
     html = value(kinds.FILE, None, "also write the report to this file, as a page for a browser")
     save = value(Kind(str, "FILE", "none"), None, "save the cluster before and after to FILE.*", "S")
     output_dir = value(kinds.DIRECTORY, ".", "write files to this directory", "d")
+    anonymise = switch("replace all names; decisions and plans stay the same")
 
     placements = Heading("Placements")
     ignore_soft_errors = switch("ignore the limits that are not strict")

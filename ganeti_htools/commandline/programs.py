@@ -132,7 +132,7 @@ HSCAN = Program(
         Line.static_kvm_node_memory,
     ),
     ("host 0 none",),
-    added=(*_LIVE, Line.ganeti_version, Line.json),
+    added=(*_LIVE, Line.ganeti_version, Line.json, Line.anonymise),
 )
 
 HINFO = Program(

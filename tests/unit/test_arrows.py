@@ -16,7 +16,7 @@ SOURCES = {"ganeti_htools": ROOT / "ganeti_htools", "htoolsd": ROOT / "daemon" /
 
 _LIBRARY = (
     "model engine backends luxi client sources execution planning deciding pages records files nursery"
-    " streams sockets program_paths version judge"
+    " streams sockets program_paths version judge anonymity"
 )
 
 # The packages that each package may import besides itself; the lowest packages come first. Names are below
@@ -55,6 +55,7 @@ MAY_IMPORT = {
     "records": "model backends",
     # Written apart from the engine, to judge what it plans.
     "judge": "model backends",
+    "anonymity": "model backends",
     "client": "model backends luxi sockets",
     "simulator": "model engine backends luxi files nursery sockets streams version",
     "sources": "model backends luxi client files nursery",

@@ -56,6 +56,16 @@ def test_what_is_saved_is_what_was_read(address: str, tmp_path: Path) -> None:
     assert path.read_text("utf-8") == text.dump(read(Source(rapi=address), print).cluster)
 
 
+def test_saves_without_names(address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert hscan.main(["--anonymise", "-d", str(tmp_path), address]) == 0
+    (path,) = tmp_path.glob("*.data")
+    assert path.name == "cluster-1.data"
+    saved = path.read_text("utf-8")
+    assert "example.org" not in saved
+    before, after = read(Source(rapi=address), print).cluster, text.parse(saved, "saved")
+    assert [node.t_mem for node in after.nodes] == [node.t_mem for node in before.nodes]
+
+
 @pytest.mark.parametrize(("version", "static"), [("3.0", False), ("3.1", True)])
 def test_saves_the_memory_of_kvm_nodes_as_ganeti_does(version: str, static: bool, tmp_path: Path) -> None:
     data = cluster(3, Shape(nodes=3, instances=5, templates={"drbd": 1}, down=0))
