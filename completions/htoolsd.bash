@@ -463,7 +463,7 @@ END
 -h,--help none
 --version none
 --socket file
-choices=status,refresh,storage,methods,setup,top,check,metrics,report,notify,glossary,plans,plan,execute,resume,cancel,forget,policies,run,history,why,decide,make-room,providers,inventory,usage,allocations,claim,candidates,release 1 1
+choices=status,refresh,storage,methods,setup,top,check,forecast,metrics,report,notify,glossary,plans,plan,execute,resume,cancel,forget,policies,run,history,why,decide,make-room,providers,inventory,usage,allocations,claim,candidates,release 1 1
 END
             ;;
         'htoolsctl status') cat <<'END'
@@ -512,6 +512,12 @@ END
 --wide none
 -w,--warning string
 -c,--critical string
+END
+            ;;
+        'htoolsctl forecast') cat <<'END'
+-h,--help none
+--json none
+--wide none
 END
             ;;
         'htoolsctl metrics') cat <<'END'

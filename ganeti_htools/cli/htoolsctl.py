@@ -11,6 +11,7 @@ from ganeti_htools import streams
 from ganeti_htools.cli.ctl import (
     check,
     decisions,
+    forecast,
     glossary,
     history,
     ledger,
@@ -109,6 +110,7 @@ _SUBJECTS = {
         status.declare,
         _declare,
         check.declare,
+        forecast.declare,
         status.declare_uses,
         glossary.declare,
     ),

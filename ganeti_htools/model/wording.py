@@ -1,7 +1,8 @@
 """Names, numbers and sizes in sentences."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 
 def shorten_names(names: Sequence[str]) -> str:
@@ -41,3 +42,14 @@ def duration(seconds: float) -> str:
 def moment(seconds: float) -> str:
     """Format a time (seconds of the epoch) as local date and time."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def describe_forecast(found: Mapping[str, Any]) -> str:
+    """Describe a forecast of a status: "full between 2027-01-31 and 2027-02-20", in local dates."""
+    match found["outcome"]:
+        case "growing":
+            return f"full between {moment(found['earliest'])[:10]} and {moment(found['latest'])[:10]}"
+        case "too little history":
+            return f"too little history ({counted(found['days'], 'day')})"
+        case outcome:
+            return str(outcome)

@@ -16,6 +16,7 @@ NOTIFY = 'notify.program = "/bin/true"\n'
 # Kinds of consumers, commands, a program, a key of rolls, of which there are none, and keys of setup.
 WORDS = {"claim", "execute", "resume", "cancel", "hmaintain", "working", "steps", "commands"}
 DEFECT = {"task": "sync", "count": 1, "error": "KeyError: 'a'", "time": 1.0}
+SAMPLED = {"group", "resource", "free", "total", "outcome", "days", "earliest", "latest"}
 JOB = {"id": 1, "status": "running", "summary": "CLUSTER_VERIFY"}
 
 SAME = {"explain": "policies"}
@@ -69,7 +70,12 @@ def test_htoolsctl(tmp_path: Path) -> None:
     cluster = found["status"]["cluster"]
     bared = {
         # there may be none just now
-        "status": found["status"] | {"cluster": cluster | {"jobs": [JOB]}, "defects": [DEFECT]},
+        "status": found["status"]
+        | {
+            "cluster": cluster | {"jobs": [JOB]},
+            "defects": [DEFECT],
+            "forecast": [dict.fromkeys(SAMPLED)],
+        },
         "storage": {key: found["storage"][key] for key in ("ages", "late", "error")},  # others: hinfo(1)
         "methods": [bare(each, "arguments") for each in found["methods"]],
         "plans": [bare(each, "options", "bounds") for each in found["plans"]],

@@ -95,7 +95,7 @@ MAY_IMPORT = {
         " htoolsd.sync htoolsd.tasks htoolsd.threads"
     ),
     "htoolsd.helper": "model engine judge planning pages version",
-    "htoolsd.metrics": f"{_LIBRARY} commandline htoolsd.helper htoolsd.plans htoolsd.sync",
+    "htoolsd.metrics": (f"{_LIBRARY} commandline htoolsd.helper htoolsd.history htoolsd.plans htoolsd.sync"),
     "htoolsd.store": "model files htoolsd.config htoolsd.damaged_files",
     "htoolsd.store.state_copies": "htoolsd.store htoolsd.sync",
     "htoolsd.follow": f"{_LIBRARY} htoolsd.config htoolsd.events htoolsd.sync htoolsd.store htoolsd.threads",

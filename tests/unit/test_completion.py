@@ -52,8 +52,19 @@ def test_options() -> None:
 def test_choices() -> None:
     assert complete("hail", "--mond", "=") == ["yes", "no"]
     assert complete("hail", "--mond", "=", "y") == ["yes"]
-    commands = ["status", "refresh", "storage", "methods", "setup", "top", "check", "metrics", "report"]
-    commands += ["notify", "glossary", "plans", "plan", "execute", "resume", "cancel", "forget"]
+    commands = ["status", "refresh", "storage", "methods", "setup", "top", "check", "forecast"]
+    commands += [
+        "metrics",
+        "report",
+        "notify",
+        "glossary",
+        "plans",
+        "plan",
+        "execute",
+        "resume",
+        "cancel",
+        "forget",
+    ]
     commands += ["policies", "run", "history", "why", "decide", "make-room"]
     commands += ["providers", "inventory", "usage", "allocations", "claim", "candidates", "release"]
     assert complete("htoolsctl", "") == commands

@@ -114,13 +114,44 @@ def test_a_cluster_without_daemon_is_missed(
         }
         for cluster in missing
     ]
+    check_rule(tmp_path, "HtoolsdMissing", "1m", series(values), "20m", alerts)
+
+
+@needs_promtool
+def test_resource_that_is_full_soon_for_a_day_alarms(tmp_path: Path) -> None:
+    values = {"memory": "2500000-3600x48", "cpus": "9000000x48", "disk": "2500000x20 9000000x28"}
+    found = [
+        {"series": f"htoolsd_seconds_until_full{{group='a',resource='{resource}'}}", "values": each}
+        for resource, each in values.items()
+    ]
+    alert = {
+        "exp_labels": {"severity": "warning", "group": "a", "resource": "memory"},
+        "exp_annotations": {
+            "summary": "memory of node group a may be full in 27d 22h 26m 40s",
+            "description": "htoolsctl forecast shows the interval, and how many days it is based on.",
+        },
+    }
+    check_rule(tmp_path, "HtoolsdFullSoon", "1h", found, "24h", [alert])
+
+
+def check_rule(
+    tmp_path: Path,
+    name: str,
+    interval: str,
+    input_series: Sequence[object],
+    at: str,
+    alerts: Sequence[Mapping[str, Mapping[str, str]]],
+) -> None:
+    """Let promtool check which alerts of a rule fire at a time."""
     test = {
-        "interval": "1m",
-        "input_series": series(values),
-        "alert_rule_test": [{"eval_time": "20m", "alertname": "HtoolsdMissing", "exp_alerts": alerts}],
+        "interval": interval,
+        "input_series": input_series,
+        "alert_rule_test": [{"eval_time": at, "alertname": name, "exp_alerts": alerts}],
     }
     file = tmp_path / "test.yml"  # JSON is YAML
-    file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [test]}))
+    file.write_text(
+        json.dumps({"rule_files": [str(RULES)], "evaluation_interval": interval, "tests": [test]})
+    )
     done = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 

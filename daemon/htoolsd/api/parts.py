@@ -8,6 +8,7 @@ from htoolsd.claims.plan_claims import PlanClaims
 from htoolsd.follow.reconciler import Reconciler
 from htoolsd.history.history import History
 from htoolsd.metrics.capacity import CapacityCount
+from htoolsd.metrics.forecast import CapacityForecast
 from htoolsd.notify.outbox import Outbox
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.coordinator import Policies
@@ -29,6 +30,7 @@ class Following:
     ledger: LedgerWorker
     reconciler: Reconciler
     capacity: CapacityCount
+    forecast: CapacityForecast
 
 
 @dataclass(frozen=True, slots=True)

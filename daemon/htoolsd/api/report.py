@@ -3,11 +3,14 @@
 The helper draws it when somebody asks, and it is kept for a while.
 """
 
+from operator import itemgetter
+
 import trio
 
 from ganeti_htools import machine
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.wording import describe_forecast
 from htoolsd.api.status import StatusMethods
 from htoolsd.helper.helper import run_helper
 from htoolsd.history.entries import HistoryQuery
@@ -68,6 +71,11 @@ class ReportMethods:
                 or "none",
                 "Unfinished jobs": "unknown" if jobs is None else str(jobs),
             }
+            dated = [each for each in status["forecast"] if each["earliest"] is not None]
+            if dated:
+                first = min(dated, key=itemgetter("earliest"))
+                what = f"{first['resource']} of {first['group']}"
+                under_way["First to be full"] = f"{what}: {describe_forecast(first)}"
             query = HistoryQuery(since=machine.now() - DAYS * 86400, most=_ENTRIES)
             about = self._sync.cluster_name or "", status["attention"], under_way
             facts = *about, await self._history.find(query), DAYS

@@ -136,6 +136,7 @@ class StatusMethods:
             "history": following.history.status(),
             "ledger": await ledger.status() | following.reconciler.status(),
             "capacity": following.capacity.status(),
+            "forecast": following.forecast.status(),
             "reload": asdict(self._outside.reload),
             "notify": self._outside.outbox.status(),
             "defects": tasks.status(),

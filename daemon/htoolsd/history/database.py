@@ -1,8 +1,9 @@
 """The history on disk: an SQLite database. All functions block and are for one thread at a time."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
+from typing import Any, NamedTuple
 
 import orjson
 import structlog
@@ -27,10 +28,32 @@ _VERSIONS = (
     ) WITHOUT ROWID;
     CREATE INDEX names_by_entry ON names (entry);
     """,
+    """
+    CREATE TABLE samples (
+        day INTEGER NOT NULL,
+        node_group TEXT NOT NULL,
+        resource TEXT NOT NULL,
+        free REAL NOT NULL,
+        total REAL NOT NULL,
+        UNIQUE (day, node_group, resource)
+    );
+    """,
 )
 NAMES = ("instances", "nodes")  # keys of an entry's JSON, for queries
 _PATIENCE = 5.0  # seconds to wait for a reader of the file
+_SAMPLE = "day", "node_group", "resource", "free", "total"
+_TYPES = "integer", "text", "text", "real", "real"  # others are damaged
 _SHARE = 10  # one of so many entries is deleted at a time when the file is too large
+
+
+class Sample(NamedTuple):
+    """The free amount of a resource of a node group, and its total, on a day since 1970 (UTC)."""
+
+    day: int
+    group: str
+    resource: str
+    free: float
+    total: float
 
 
 class NewerError(HtoolsError):
@@ -79,6 +102,7 @@ class HistoryDatabase:
             with closing(open_to_read(copy)) as damaged, self._connection as transaction:
                 rows = readable_rows(damaged, "entries", "number, CAST(document AS BLOB)")
                 kept = sum(_copy(transaction, *row) for row in rows)
+                _insert_samples(transaction, readable_rows(damaged, "samples", ", ".join(_SAMPLE)))
         except DATABASE_ERRORS:
             pass  # nothing can be read, or there is no room for it
         _log.error("history is damaged; a new one is begun", error=_text(error), copy=copy, kept=kept)
@@ -115,6 +139,18 @@ class HistoryDatabase:
                 break
         return found[::-1]
 
+    def add_samples(self, samples: Sequence[Sample], oldest: int) -> None:
+        """Write samples, of each resource the first of a day, and delete those before the ``oldest`` day."""
+        with self._connection as transaction:
+            _insert_samples(transaction, samples)
+            transaction.execute("DELETE FROM samples WHERE day < ?", [oldest])
+
+    def samples(self) -> list[Sample]:
+        """Return all samples, the oldest first. Damaged ones are left out."""
+        whole = " AND ".join(f"typeof({name}) = '{kind}'" for name, kind in zip(_SAMPLE, _TYPES, strict=True))
+        query = f"SELECT {', '.join(_SAMPLE)} FROM samples WHERE {whole} ORDER BY day"
+        return [Sample(*row) for row in self._connection.execute(query)]
+
     def forget(self, before: float, largest: int) -> None:
         """Delete entries before a time, and the oldest while the file has more than ``largest`` bytes."""
         with self._connection as transaction:
@@ -145,6 +181,10 @@ def _insert(transaction: sqlite3.Connection, number: int | None, content: bytes,
         names.add(("id", document["id"], written.lastrowid))
     transaction.executemany("INSERT INTO names VALUES (?, ?, ?)", names)
     return True
+
+
+def _insert_samples(transaction: sqlite3.Connection, samples: Iterable[tuple[Any, ...]]) -> None:
+    transaction.executemany("INSERT OR IGNORE INTO samples VALUES (?, ?, ?, ?, ?)", samples)
 
 
 def _copy(transaction: sqlite3.Connection, number: int, content: bytes) -> bool:

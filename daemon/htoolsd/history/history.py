@@ -6,7 +6,7 @@ memory, as many as fit.
 
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import structlog
@@ -17,7 +17,7 @@ from ganeti_htools.model.errors import HtoolsError
 from htoolsd.config.settings import Settings
 from htoolsd.damaged_files import DATABASE_ERRORS
 from htoolsd.events import DaemonEvent
-from htoolsd.history.database import HistoryDatabase
+from htoolsd.history.database import HistoryDatabase, Sample
 from htoolsd.history.entries import Document, HistoryEntry, HistoryQuery
 
 _log = structlog.get_logger()
@@ -88,6 +88,14 @@ class History:
                 return found
         noted = [document for entry in self._noted if query.matches(document := entry.to_json())]
         return noted[max(0, len(noted) - query.most) :]
+
+    async def samples(self) -> list[Sample] | None:
+        """Return the samples of resources, the oldest first; None if the database cannot be used."""
+        return await self._in_thread(lambda database: database.samples())
+
+    async def add_samples(self, samples: Sequence[Sample], oldest: int) -> None:
+        """Write samples if the database can be used (:meth:`.HistoryDatabase.add_samples`)."""
+        await self._in_thread(lambda database: database.add_samples(samples, oldest))
 
     async def _write(self) -> None:
         while self._batch or self._noted:

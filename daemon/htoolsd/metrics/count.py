@@ -33,11 +33,7 @@ def work(cluster: Cluster) -> None:
 
 def figures(cluster: Cluster) -> Iterator[tuple[str, str, float]]:
     """Yield figures of node groups: the group's name, the name of the figure, its value."""
-    whole = view.state_of(cluster, View())
-    rows = list(groups(whole))
-    # Where the time is too short, it must not always be too short for the same groups.
-    random.Random(machine.random_bytes(8)).shuffle(rows)
-    alone = {cluster.groups[row].name: _group_state(whole, row) for row in rows}
+    alone = group_states(cluster)
     for name, state in alone.items():
         try:
             yield name, "free_instances", free_instances(state)
@@ -45,6 +41,17 @@ def figures(cluster: Cluster) -> Iterator[tuple[str, str, float]]:
             break
     for name, state in alone.items():
         yield name, "balanced_score", balanced_score(state)
+
+
+def group_states(cluster: Cluster) -> dict[str, State]:
+    """Return the state of each node group by itself, in a random order.
+
+    Where the time is too short, it must not always be too short for the same groups.
+    """
+    whole = view.state_of(cluster, View())
+    rows = list(groups(whole))
+    random.Random(machine.random_bytes(8)).shuffle(rows)
+    return {cluster.groups[row].name: _group_state(whole, row) for row in rows}
 
 
 def free_instances(state: State) -> int:

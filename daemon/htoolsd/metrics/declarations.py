@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from ganeti_htools.engine.capacity.forecast import ForecastOutcome
 from htoolsd.metrics.metric import Document, Metric, Row
 from htoolsd.plans.plan import PlanState
 
@@ -44,6 +45,15 @@ def _capacity(key: str) -> Callable[[Document], list[Row]]:
         return [[group["name"], group[key]] for group in groups if group["name"] in present]
 
     return rows
+
+
+def _until_full(status: Document) -> Iterator[Row]:
+    now = status["started"] + status["uptime_s"]
+    for each in status["forecast"]:
+        if each["outcome"] == ForecastOutcome.FULL:
+            yield each["group"], each["resource"], 0
+        elif each["earliest"] is not None:
+            yield each["group"], each["resource"], max(0, each["earliest"] - now)
 
 
 def _ages(status: Document) -> Iterator[Row]:
@@ -192,6 +202,13 @@ METRICS = (
         "Instances of standard size that still fit, as hspace counts them in the group alone.",
         _capacity("free_instances"),
         "group",
+    ),
+    _gauge(
+        "htoolsd_seconds_until_full",
+        "Seconds until the resource is full, at the earliest; absent if its use does not grow or is unknown.",
+        _until_full,
+        "group",
+        "resource",
     ),
     _gauge(
         "htoolsd_capacity_complete",

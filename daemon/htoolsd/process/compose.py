@@ -27,6 +27,7 @@ from htoolsd.follow.reconciler import Reconciler
 from htoolsd.history.history import History
 from htoolsd.http.listener import HttpListener
 from htoolsd.metrics.capacity import CapacityCount
+from htoolsd.metrics.forecast import CapacityForecast
 from htoolsd.notify.notifier import Notifier
 from htoolsd.notify.outbox import Outbox
 from htoolsd.plans.plans import Plans
@@ -83,7 +84,8 @@ class Parts:
         history = History(self._file("history.sqlite"), settings)
         ledger = LedgerWorker(config.ledger or file_url(config.state_dir))
         reconciler = Reconciler(sync, ledger, settings)
-        return Following(sync, storage, history, ledger, reconciler, CapacityCount(sync))
+        capacity, forecast = CapacityCount(sync), CapacityForecast(sync, history)
+        return Following(sync, storage, history, ledger, reconciler, capacity, forecast)
 
     def _decide(self, claims: Claims) -> Deciding:
         settings, below = self._settings, self.following

@@ -172,6 +172,7 @@ async def _run(
                         "reconciler": following.reconciler.run,
                         "policies": parts.planning.policies.run,
                         "capacity": following.capacity.run,
+                        "forecast": following.forecast.run,
                         "http": parts.http.run,
                         "notifications": parts.notifier.run,
                         "memory": set_aside,

@@ -34,7 +34,17 @@ class Status:
     """A daemon that needs no attention."""
 
     async def report(self) -> dict[str, Any]:
-        return {"attention": [], "plans": {"running": 1}, "cluster": {"unfinished_jobs": 2}}
+        dates = {"outcome": "growing", "earliest": 8.1e9, "latest": 8.2e9}
+        return {
+            "attention": [],
+            "plans": {"running": 1},
+            "cluster": {"unfinished_jobs": 2},
+            "forecast": [
+                {"group": "a", "resource": "cpus", "outcome": "not growing", "earliest": None},
+                {"group": "a", "resource": "disk"} | dates | {"earliest": 8.15e9},
+                {"group": "b", "resource": "memory"} | dates,
+            ],
+        }
 
 
 def page(tmp_path: Path, kind: type[ReportMethods], cluster: Cluster | None = None) -> Any:
@@ -76,6 +86,7 @@ async def test_process_draws_the_cluster(tmp_path: Path) -> None:
     found = await page(tmp_path, ReportMethods, Cluster()).html()
     assert "Cluster &lt;name&gt;" in found
     assert "<b>1 running</b>" in found
+    assert "memory of b: full between 2226-" in found
     assert time.strftime("%Y-%m-%d", time.localtime(before)) in found
 
 

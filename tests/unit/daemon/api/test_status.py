@@ -25,6 +25,7 @@ from htoolsd.events import EventStream
 from htoolsd.follow.reconciler import Reconciler
 from htoolsd.history.history import History
 from htoolsd.metrics.capacity import CapacityCount
+from htoolsd.metrics.forecast import CapacityForecast
 from htoolsd.notify.outbox import Outbox
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.coordinator import Policies
@@ -61,7 +62,15 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
         policies = Policies(str(tmp_path / "policies"), sync, plans, known, sync.events)
         status = StatusMethods(
             known,
-            Following(sync, storage, history, ledger, reconciler, CapacityCount(sync)),
+            Following(
+                sync,
+                storage,
+                history,
+                ledger,
+                reconciler,
+                CapacityCount(sync),
+                CapacityForecast(sync, history),
+            ),
             Deciding(claims, decisions, access, server),
             Planning(
                 PlanClaims(sync, ledger, reconciler, claims),

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from htoolsd.history import database
-from htoolsd.history.database import HistoryDatabase, NewerError
+from htoolsd.history.database import HistoryDatabase, NewerError, Sample
 from htoolsd.history.entries import HistoryEntry, HistoryQuery
 from htoolsd.history.history import History
 from tests.support.seeds import few
@@ -114,6 +114,26 @@ def test_the_oldest_is_forgotten_where_all_takes_too_much_room(
     assert (tmp_path / "history").stat().st_size < 600_000
 
 
+def test_samples_are_kept_for_their_own_time_only(opened: HistoryDatabase) -> None:
+    first, last = Sample(5, "a", "memory", 1.0, 9.0), Sample(6, "a", "memory", 2.0, 9.0)
+    opened.add_samples([last, Sample(4, "a", "memory", 1.0, 9.0)], 5)
+    opened.add_samples([first, last._replace(free=7.0)], 5)
+    opened.forget(1e12, 0)
+    assert opened.samples() == [first, last]
+
+
+def test_history_without_samples_gets_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(database, "_VERSIONS", database._VERSIONS[:1])
+        before = HistoryDatabase(str(tmp_path / "history"))
+        before.add([entry(1.0)])
+        before.close()
+    found = HistoryDatabase(str(tmp_path / "history"))
+    found.add_samples([Sample(5, "a", "memory", 1.0, 9.0)], 0)
+    assert (times(found.find(HistoryQuery())), len(found.samples())) == ([1.0], 1)
+    found.close()
+
+
 def test_writes_a_batch_completely_or_not_at_all(opened: HistoryDatabase) -> None:
     with pytest.raises(RuntimeError):
         opened.add([entry(1.0), SomeEntry(2.0, None)])
@@ -139,6 +159,7 @@ def filled(path: Path) -> bytes:
     found = HistoryDatabase(str(path))
     found.add([entry(float(time), ["web"], ["node1"], text="x" * (time * 200)) for time in range(MANY)])
     found.forget(10.0, 1 << 30)
+    found.add_samples([Sample(day, "default", "memory", 1.0, 9.0) for day in range(MANY)], 0)
     found.close()
     return path.read_bytes()
 
@@ -156,6 +177,7 @@ def use(path: Path) -> int:
             kept.note(entry(time, ["web"], ["node1"]))
             assert (await query(instance="web"))[-1] == time
         assert (await query(node="node1"))[-2:] == [1000.0, 1001.0]
+        assert all(isinstance(each.free, float) for each in await kept.samples() or ())
         error = kept.status()["error"]  # damage that looks like another state of the file is left alone
         assert error is None or "newer htoolsd" in error or "readonly" in error, error
         return len(await query()) - 2

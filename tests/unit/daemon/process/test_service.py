@@ -29,6 +29,7 @@ from htoolsd.follow.reconciler import Reconciler
 from htoolsd.history.history import History
 from htoolsd.http.listener import HttpListener
 from htoolsd.metrics.capacity import CapacityCount
+from htoolsd.metrics.forecast import CapacityForecast
 from htoolsd.notify.notifier import Notifier
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.coordinator import Policies
@@ -190,6 +191,7 @@ TASKS: dict[str, tuple[object, str]] = {
     "settings of policies": (Policies, "_follow_settings"),
     "events for policies": (Policies, "_take_over"),
     "capacity": (CapacityCount, "run"),
+    "forecast": (CapacityForecast, "run"),
     "http": (HttpListener, "run"),
     "notifications": (Notifier, "run"),
     "socket": (Acceptor, "serve"),
