@@ -13,7 +13,7 @@ from ganeti_htools.cli.report import balance as balance_report
 from ganeti_htools.cli.report import health, tables
 from ganeti_htools.cli.report.balance import After, Before, GroupReport, StepLines
 from ganeti_htools.cli.report.layout import wrapped
-from ganeti_htools.cli.report.moves import limits, speed
+from ganeti_htools.cli.report.moves import copying_time, limits
 from ganeti_htools.cli.report.page import check_page, write_page
 from ganeti_htools.cli.report.records import policy_record
 from ganeti_htools.cli.report.script import give_commands, job_script
@@ -31,7 +31,7 @@ from ganeti_htools.model.cluster import Cluster, common_suffix
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
-from ganeti_htools.model.wording import did_you_mean, duration
+from ganeti_htools.model.wording import did_you_mean
 from ganeti_htools.planning import view
 from ganeti_htools.planning.balancing import hbal as planning
 from ganeti_htools.planning.balancing.hbal import BalancingPlan, GroupPlan, HbalOptions
@@ -142,7 +142,10 @@ def _balance(
 
     plan = planning.plan_groups(state, groups, options, plan_group)
     moves = [move for part in plan.parts for move in part.moves]
-    time = _time(plan, answer()) if options.copying.wanted or (line.html and moves) else ""
+    time = ""
+    if options.copying.wanted or (line.html and moves):
+        sets = [jobs for part in plan.parts for jobs in jobsets(part.moves)]
+        time = copying_time(plan, sets, answer(), plan.options.copying, "--bandwidth=RATE or ")
     if options.copying.wanted:
         tell(wrapped(f"Copying takes {time}" if moves else f"Times of copying: {time}"))
     about = [report for report in reports if report.before.group in plan.groups]
@@ -177,16 +180,6 @@ def _balance(
         described = statement(HBAL.name, plan, reading.cluster)
         balance_report.report(state, about, line.all_groups, described, outcome, options.repair_rules)
     plans.conclude(outcome)
-
-
-def _time(plan: BalancingPlan, answer: Any) -> str:
-    """Describe the time of copying and its speed; only the speed if nothing moves."""
-    measured = answer["options"].get("measured", {}) if answer else {}
-    copying = plan.options.at_speeds(measured).copying
-    parallel = plan.options.execution.parallel
-    by = f"at {speed(plan.state, copying)}{f', {parallel} at a time' if parallel > 1 else ''}"
-    moves = any(part.moves for part in plan.parts)
-    return f"about {duration(plan.copying_seconds(copying))} {by}" if moves else by
 
 
 def _before(state: State, group: str, scope: Bools, line: CommandLine, tell: Say) -> Before:

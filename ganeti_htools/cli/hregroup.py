@@ -6,6 +6,7 @@ from typing import Any
 from ganeti_htools.cli.cluster import make_state, read_cluster, save
 from ganeti_htools.cli.report import regroup, tables
 from ganeti_htools.cli.report.layout import wrapped
+from ganeti_htools.cli.report.moves import copying_time
 from ganeti_htools.cli.report.page import check_page, write_page
 from ganeti_htools.cli.report.script import give_commands, job_script
 from ganeti_htools.cli.runs import plans
@@ -16,6 +17,7 @@ from ganeti_htools.commandline.plans import execution_of, view_of
 from ganeti_htools.commandline.programs import HREGROUP
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.options import CopyingOptions
 from ganeti_htools.model.wording import did_you_mean
 from ganeti_htools.planning import view
 from ganeti_htools.planning.groups import hregroup as planning
@@ -87,7 +89,8 @@ def run(line: CommandLine) -> int:
     give_commands(line, "Commands to run:", lambda: job_script(plan.jobs()), tell)
     sentence, *notes = regroup.conclusions(plan)
     title, sets = f"hregroup: {options.action} groups", jobsets(plan.moves)
-    write_page(line, title, state, after, sets, notes, sentence=f"{sentence}.")
+    time = copying_time(plan, sets, answer, CopyingOptions()) if sets else ""
+    write_page(line, title, state, after, sets, notes, sentence=f"{sentence}.", time_of_moves=time)
     save(line, "regrouped", "after regrouping", lambda: planning.reported(state, after))
     say(tables.node_status("Final cluster", after, line.print_nodes))
     outcome = plans.carry_out(line, HREGROUP.name, plan, answer, tell) if line.exec and plan.moves else None

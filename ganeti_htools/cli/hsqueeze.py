@@ -4,6 +4,7 @@ from functools import partial
 
 from ganeti_htools.cli.cluster import make_state, read_cluster, save
 from ganeti_htools.cli.report import squeeze, tables
+from ganeti_htools.cli.report.moves import copying_time
 from ganeti_htools.cli.report.page import write_page
 from ganeti_htools.cli.report.script import give_commands
 from ganeti_htools.cli.runs import plans
@@ -15,6 +16,7 @@ from ganeti_htools.commandline.programs import HSQUEEZE
 from ganeti_htools.engine.squeezing.power_plan import Action
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import during
+from ganeti_htools.model.options import CopyingOptions
 from ganeti_htools.planning import view
 from ganeti_htools.planning.plan import statement
 from ganeti_htools.planning.squeezing import hsqueeze as planning
@@ -75,7 +77,8 @@ def run(line: CommandLine) -> None:
     summary = "; ".join(squeeze.summary(plan)) or "No node is powered down or up"
     moves = [jobs for own in plan.sets() for jobs in own]
     title, notes = "hsqueeze: nodes to power down or up", [*warnings, *refusals]
-    write_page(line, title, state, plan.power.state, moves, notes, sentence=f"{summary}.")
+    time = copying_time(plan, moves, answer, CopyingOptions()) if moves else ""
+    write_page(line, title, state, plan.power.state, moves, notes, sentence=f"{summary}.", time_of_moves=time)
     wanted = line.exec and (plan.power.action is not Action.NOTHING or unfinished)
     outcome = plans.carry_out(line, HSQUEEZE.name, plan, answer, tell) if wanted else None
     if line.json:

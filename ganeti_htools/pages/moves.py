@@ -1,6 +1,6 @@
 """The section of a page about the moves of a plan."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ganeti_htools.model.wording import size
 from ganeti_htools.pages.markup import Markup, command, element, fold, join, section, table
@@ -9,8 +9,11 @@ from ganeti_htools.planning.jobsets import PlannedMove
 Jobsets = Sequence[Sequence[PlannedMove]]
 
 
-def moves(jobsets: Jobsets) -> Markup:
-    """Return the table of the moves of a plan, and all commands; an empty text without moves."""
+def moves(jobsets: Jobsets, reasons: Iterable[str]) -> Markup:
+    """Return the table of the moves of a plan, each with its reason, and all commands.
+
+    An empty text without moves.
+    """
     made = [(number, move) for number, jobs in enumerate(jobsets, 1) for move in jobs]
     if not made:
         return Markup()
@@ -21,12 +24,15 @@ def moves(jobsets: Jobsets) -> Markup:
             move.instance,
             ", ".join(move.was),
             ", ".join(move.now),
+            why,
             size(move.disk),
             join(element("div", element("code", each)) for each in move.commands),
         )
-        for place, (number, move) in enumerate(made, 1)
+        for place, ((number, move), why) in enumerate(zip(made, reasons, strict=True), 1)
     ]
-    header = ("Move", "Jobset", "Instance", "From", "To", "Disks", "Commands")
-    listed = table("Moves in their order", header, rows, (True, True, False, False, False, True, False))
+    header = ("Move", "Jobset", "Instance", "From", "To", "Why", "Disks", "Commands")
+    listed = table(
+        "Moves in their order", header, rows, (True, True, False, False, False, False, True, False)
+    )
     commands = (each for _, move in made for each in move.commands)
     return section("Moves", listed, fold("All commands, to copy", command(*commands)))

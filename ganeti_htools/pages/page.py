@@ -20,6 +20,7 @@ from ganeti_htools.pages.history import history
 from ganeti_htools.pages.markup import Markup, element, fold
 from ganeti_htools.pages.moves import Jobsets, moves
 from ganeti_htools.pages.nodes import nodes
+from ganeti_htools.pages.reasons import reasons
 from ganeti_htools.pages.score import score
 from ganeti_htools.pages.sides import Side
 from ganeti_htools.pages.storage import storage
@@ -63,8 +64,9 @@ def cluster_page(
     else:
         known = plan_figures(side, then, jobsets, time)
         step = Step(f"{sentence} {plan_sentence(side, then, jobsets, time)}".strip(), command)
-        parts = faults(side, then), nodes(side, then), groups(side, then), score(side, then), moves(jobsets)
-        sections = [*more, *parts, storage(side, then)]
+        why = reasons(side, then, (move.move for jobs in jobsets for move in jobs))
+        parts = faults(side, then), nodes(side, then), groups(side, then), score(side, then)
+        sections = [*more, *parts, moves(jobsets, why), storage(side, then)]
     lines = element("ul", *(element("li", note) for note in notes))
     listed = [fold(counted(len(notes), "remark"), lines) if len(notes) > _NOTES else lines] if notes else []
     return page(title, made, [*answer([step], known), *listed, *sections])

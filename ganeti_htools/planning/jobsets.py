@@ -3,15 +3,17 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapreplace
 from typing import Any, TypeVar
 
 from ganeti_htools.engine.moving.named_moves import named_move
-from ganeti_htools.engine.moving.traffic import copied_by, copied_by_unit
+from ganeti_htools.engine.moving.traffic import bandwidths, copied_by, copied_by_unit, seconds
 from ganeti_htools.execution.jobs import Job
 from ganeti_htools.execution.work import command_of, opcodes_of
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.cluster import common_suffix
 from ganeti_htools.model.moves import RANK, Move, NamedMove, Operation, as_carried_out
+from ganeti_htools.model.options import CopyingOptions
 from ganeti_htools.model.state import State
 
 T = TypeVar("T")
@@ -141,6 +143,26 @@ def units(items: Iterable[T], step_of: Callable[[T], NamedMove | None]) -> list[
         step = step_of(item)
         joined = step is not None and step.with_next
     return found
+
+
+def copying_seconds(
+    state: State, sets: Iterable[Sequence[PlannedMove]], copying: CopyingOptions, parallel: int = 0
+) -> float:
+    """Return the time that jobsets copy: as many moves at a time as ``parallel`` says, otherwise one.
+
+    ``state`` is the one before the moves.
+    """
+    speeds, places, total = bandwidths(state, 0), dict[int, tuple[int, ...]](), 0.0
+    for jobs in sets:
+        ends = [0.0] * min(parallel or 1, len(jobs))
+        for move in (planned.move for planned in jobs):
+            row, place = state.cluster.instances[move.instance], places.get(move.instance)
+            usual = copying.speed(row.template.value)
+            time = seconds(row, speeds, place or state.nodes_of(move.instance), move.parts, usual)
+            places[move.instance] = move.nodes
+            heapreplace(ends, ends[0] + time)  # the first slot that is free takes the next move
+        total += max(ends)
+    return total
 
 
 def jobs_of(sets: Sequence[Sequence[PlannedMove]]) -> list[list[Job]]:

@@ -98,13 +98,14 @@ class PlanMethods:
         # Claimed nodes stay up, for a claim may be used at any moment.
         claims, nodes = self._plans.claims_on_nodes(), (node.name for node in cluster.nodes)
         options = options.sparing({node: claims[node] for node in nodes if node in claims})
-        options = options.at_speeds(copy_speeds((plan.run for plan in self._plans.all), cluster))
+        speeds = copy_speeds((plan.run for plan in self._plans.all), cluster)
+        options = options.at_speeds(speeds)
         proposal = await self._proposed(tool, options, cluster)
         by = describe_caller()
         assert by is not None
         plan = new_plan(tool, options, proposal, generations, by, **facts)
         await self._plans.add(plan)
-        return {**plan.to_json(), "found": proposal.found}
+        return {**plan.to_json(), "found": proposal.found, "measured": speeds}
 
     async def _proposed(self, tool: str, options: Any, cluster: Cluster) -> Proposal:
         turn, by = self._plans.turn, describe_caller()

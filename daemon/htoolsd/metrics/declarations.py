@@ -174,7 +174,7 @@ METRICS = (
     _of_groups("htoolsd_group_nodes_failing_n1", "Nodes that fail N+1.", lambda g: len(g["failing"])),
     _of_groups(
         "htoolsd_group_nodes_not_redundant",
-        "Nodes that must not fail: some of their instances would not come back.",
+        "Nodes that cannot fail without loss: some of their instances would not come back.",
         lambda g: len(g["unrecoverable"]["nodes"]),
     ),
     _of_groups(

@@ -92,7 +92,9 @@ def _fallbacks(status: Mapping[str, Any]) -> float:
 METRICS: Mapping[str, Measure] = {
     "age": Measure(("late",), _age, "the data about the cluster is {} s old", "s"),
     "n1": Measure(("n1",), _in_groups(_names("n1")), "nodes that fail N+1: {}"),
-    "redundancy": Measure(("redundancy",), _in_groups(_names("redundancy")), "nodes that must not fail: {}"),
+    "redundancy": Measure(
+        ("redundancy",), _in_groups(_names("redundancy")), "nodes that cannot fail without loss: {}"
+    ),
     "free": Measure((), _free, "fewest free standard instances of a node group: {}"),
     "fallback": Measure(("fallback",), _fallbacks, "decisions without the daemon: {}"),
     "policies": Measure(("policy",), _names("policy"), "policies that have switched themselves off: {}"),

@@ -13,7 +13,7 @@ from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Fail
-from ganeti_htools.model.wording import counted, size
+from ganeti_htools.model.wording import counted, shorten_names, size
 
 if TYPE_CHECKING:
     from ganeti_htools.pages.markup import Markup
@@ -129,8 +129,10 @@ def page_answer(allocations: Sequence[Allocation]) -> tuple[str, dict[str, str]]
     fixed_size = allocations[-1]
     placed, ends = fixed_size.result.placed, _ends(fixed_size)
     fit = f"{counted(placed, 'more instance')} of the standard size {'fits' if placed == 1 else 'fit'}"
-    nodes = ", ".join(obstacles(fixed_size.why))
-    why = f"; {nodes}" if nodes else f"; first to end: {ends}" if ends else ""
+    why = f"; first to end: {ends}" if ends else ""
+    if stop := fixed_size.why:
+        nodes, more = shorten_names([each.node for each in stop.obstacles]), "with one more " * stop.more
+        why = f"; {more}N+1 fails on {nodes}; without this check {stop.unchecked} would fit"
     figures = {"More that fit": str(placed), "Tiered sizes that fit": str(allocations[0].result.placed)}
     return f"{fit} ({_amounts(fixed_size.size)}){why}.", figures | {"First to end": ends or "nothing"}
 
@@ -155,7 +157,7 @@ def obstacles(why: Obstruction | None) -> list[str]:
     """Name the nodes that prevent any allocation, and the number of instances that fit without the check."""
     if why is None:
         return []
-    cannot = "must not fail with one more instance" if why.more else "must not fail"
+    cannot = "cannot fail without loss with one more instance" if why.more else "cannot fail without loss"
     lines = [
         f"{obstacle.node} {cannot}: {layout.first_of(obstacle.instances)} would not come back"
         if obstacle.instances

@@ -42,7 +42,8 @@ def as_table(state: State, losses: Sequence[Loss]) -> str:
     answer = f"Each of {counted(len(losses), 'node')} may fail: all instances come back"
     if fatal:
         gone = counted(sum(loss.lost for loss in fatal), "instance")
-        answer = f"{len(fatal)} of {counted(len(losses), 'node')} must not fail: {gone} would not come back"
+        nodes = f"{len(fatal)} of {counted(len(losses), 'node')}"
+        answer = f"{nodes} cannot fail without loss: {gone} would not come back"
     elif any(loss.recreated for loss in losses):
         answer += ", but some without their data"
     rows = [(name(loss.node), *(cell(loss, resource) for resource in TITLES)) for loss in losses]

@@ -1,13 +1,15 @@
 """Moves of a plan, as lines and as JSON."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ganeti_htools.model.options import USUAL_BANDWIDTH, CopyingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import bandwidths
 from ganeti_htools.model.wording import counted, duration, size
-from ganeti_htools.planning.jobsets import PlannedMove
+from ganeti_htools.planning.jobsets import PlannedMove, copying_seconds
+from ganeti_htools.planning.plan import ToolPlan
 
 Groups = Callable[[PlannedMove], tuple[str, str]]  # returns the groups that a move leaves and enters
 
@@ -31,8 +33,26 @@ def limits(max_moves: int, max_copy: int, max_time: float = -1.0) -> Iterator[st
         yield f"Limits: at most {', '.join(given)}"
 
 
-def speed(state: State, copying: CopyingOptions) -> str:
-    """Describe the speed of copying in Mbit/s, and where it comes from."""
+def copying_time(
+    plan: ToolPlan[Any],
+    sets: Sequence[Sequence[PlannedMove]],
+    answer: Any,
+    copying: CopyingOptions,
+    option: str = "",
+) -> str:
+    """Describe the time of copying and its speed; only the speed if nothing moves.
+
+    ``answer`` is that of htoolsd, which has measured speeds, if it made the plan.
+    """
+    copying = replace(copying, measured=answer.get("measured", {}) if answer else {})
+    parallel = plan.options.execution.parallel
+    by = f"at {speed(plan.state, copying, option)}{f', {parallel} at a time' if parallel > 1 else ''}"
+    taken = copying_seconds(plan.state, sets, copying, parallel)
+    return f"about {duration(taken)} {by}" if any(sets) else by
+
+
+def speed(state: State, copying: CopyingOptions, option: str = "") -> str:
+    """Describe the speed of copying in Mbit/s, and where it comes from; ``option`` sets it, if any does."""
     kinds = sorted({row.template.value for row in state.cluster.instances})
     known = [f"{kind} {copying.measured[kind]}" for kind in kinds if kind in copying.measured]
     if copying.bandwidth is not None:
@@ -41,7 +61,7 @@ def speed(state: State, copying: CopyingOptions) -> str:
         rest = "" if len(known) == len(kinds) else f", others {USUAL_BANDWIDTH} by default"
         found = f"{', '.join(known)} Mbit/s (median of htoolsd's jobs{rest})"
     else:
-        found = f"{USUAL_BANDWIDTH} Mbit/s (default; --bandwidth=RATE or htools:bandwidth tags set others)"
+        found = f"{USUAL_BANDWIDTH} Mbit/s (default; {option}htools:bandwidth tags set others)"
     return f"htools:bandwidth tags, elsewhere {found}" if bandwidths(state.cluster.tags) else found
 
 

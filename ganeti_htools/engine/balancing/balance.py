@@ -23,7 +23,7 @@ from ganeti_htools.engine.rules.batches import Batch, NodeFacts, batches_of
 from ganeti_htools.engine.rules.components import INDEX, WEIGHTS
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.moves import Move, MoveKind, Operation
-from ganeti_htools.model.options import BalancingOptions
+from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
 
 NEGLIGIBLE = 0.01  # factors below this make no difference
@@ -32,8 +32,10 @@ NEGLIGIBLE = 0.01  # factors below this make no difference
 class TimeLimit:
     """The time of a growing plan and its limit, in seconds."""
 
-    def __init__(self, state: State, threshold: float, factor: float, optimum: float) -> None:
-        self.state, self.speeds = state, bandwidths(state)
+    def __init__(
+        self, state: State, threshold: float, factor: float, optimum: float, copying: CopyingOptions
+    ) -> None:
+        self.state, self.speeds, self.copying = state, bandwidths(state, 0), copying
         self.threshold, self.factor, self.optimum = threshold, factor, optimum
         self.spent = 0.0
 
@@ -59,7 +61,9 @@ class TimeLimit:
     def _takes(self, best: BestMove) -> float:
         index = best.trial.asked.index
         place = int(self.state.pnode[index]), int(self.state.snode[index])
-        return seconds(self.state.cluster.instances[index], self.speeds, place, best.kind, best.node)
+        row = self.state.cluster.instances[index]
+        usual = self.copying.speed(row.template.value)
+        return seconds(row, self.speeds, place, best.kind.parts(best.node), usual)
 
     def _too_long(self, current: float, score: float, time: float) -> bool:
         if time < self.threshold or score == self.optimum:
@@ -81,9 +85,17 @@ def rebalance(
 
 
 def stepwise(
-    state: State, scope: Bools, options: BalancingOptions, movable: Bools | None = None, rough: bool = False
+    state: State,
+    scope: Bools,
+    options: BalancingOptions,
+    movable: Bools | None = None,
+    rough: bool = False,
+    copying: CopyingOptions | None = None,
 ) -> Iterator[Move]:
-    """Balance the nodes in scope, in place; yields each step once it has been made."""
+    """Balance the nodes in scope, in place; yields each step once it has been made.
+
+    ``copying`` has the speed of copying.
+    """
     limit = optimal_score(state, scope) + options.min_score
     current = score_of(state, scope)
     if not current > limit:
@@ -99,7 +111,11 @@ def stepwise(
     factor = 1.0 if options.disk_moves_factor is None else options.disk_moves_factor
     if options.long_factor >= NEGLIGIBLE:
         time_limit = TimeLimit(
-            state, options.long_threshold, options.long_factor, optimal_score(state, scope)
+            state,
+            options.long_threshold,
+            options.long_factor,
+            optimal_score(state, scope),
+            copying or CopyingOptions(),
         )
     without_copies = replace(options, disk_moves=False)
     if options.disk_moves and (options.disk_moves_factor is not None or time_limit):

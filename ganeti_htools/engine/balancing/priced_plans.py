@@ -103,7 +103,6 @@ def priced_plans(
             plan.memory + memory,
             plan.weighted + factor * (disk + memory),
             plan.charge + factor * charge,
-            plan.seconds
-            + seconds(row, speeds, place, step.kind, step.node, copying.speed(row.template.value)),
+            plan.seconds + seconds(row, speeds, place, step.parts, copying.speed(row.template.value)),
         )
         yield plan

@@ -98,7 +98,7 @@ def reasons(state: State, found: GroupDiagnosis) -> Iterator[str]:
         )
         yield f"{nodes} {verb} N+1, with {shorten_names([names[row] for row in found.pressing])}"
     if found.fragile:
-        yield f"{shorten_names(state.names(found.fragile))} must not fail"
+        yield f"{shorten_names(state.names(found.fragile))} cannot fail without loss"
     if found.conflicting:
         verb, tags = ("has" if len(found.conflicting) == 1 else "have", shared_tags(state, found.conflicting))
         nodes = shorten_names(state.names(found.conflicting))

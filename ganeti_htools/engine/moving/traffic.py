@@ -7,7 +7,7 @@ import numpy as np
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE, Ints
-from ganeti_htools.model.moves import MoveKind, Operation
+from ganeti_htools.model.moves import MoveKind, MovePart, Operation
 from ganeti_htools.model.options import USUAL_BANDWIDTH
 from ganeti_htools.model.state import State
 from ganeti_htools.model.units import Units
@@ -69,19 +69,20 @@ def seconds(
     row: Instance,
     speeds: Ints,
     place: tuple[int, ...],
-    kind: MoveKind,
-    node: int,
+    parts: Sequence[MovePart],
     usual: int = USUAL_BANDWIDTH,
 ) -> float:
-    """Compute the time of a move of an instance from its nodes to a new node, with :func:`bandwidths`.
+    """Compute the time of the parts of a move of an instance, with :func:`bandwidths`.
 
-    ``place`` has the rows of its nodes, primary first, ``node`` is the row of the new node. Where speeds are
-    0 the ``usual`` one counts.
+    ``place`` has the rows of its nodes, primary first. Where speeds are 0 the ``usual`` one counts.
     """
     memory = row.mem if row.status.running else 0
     total = 0.0
     primary, secondary = (*place, NOWHERE)[:2]
-    for operation, source, target in kind.transfers(primary, secondary, node):
-        volume = row.dsk if operation.copies_disks else memory
+    for part in parts:
+        source = primary
+        primary, secondary = part.operation.nodes(primary, secondary, part.node)
+        target = secondary if part.operation is Operation.REPLACE_SECONDARY else primary
+        volume = row.dsk if part.operation.copies_disks else memory
         total += 8 * volume / (float(speeds[source, target]) or usual)
     return total

@@ -3,8 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import heapreplace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ganeti_htools.backends.haskell import fixed, show
@@ -87,7 +85,8 @@ class HbalOptions(ToolOptions):
 
     def at_speeds(self, measured: Mapping[str, int]) -> "HbalOptions":
         """Return these options with measured speeds of copying (Mbit/s), by disk template, if they count."""
-        if self.copying.bandwidth is not None or not self.copying.wanted:
+        counts = self.copying.wanted or self.balancing.long_factor
+        if self.copying.bandwidth is not None or not counts:
             return self
         return replace(self, copying=replace(self.copying, measured=measured))
 
@@ -230,21 +229,6 @@ class BalancingPlan(ToolPlan[HbalOptions]):
             name: state.group == view.group(state, name, f"node group {name} is gone") for name in self.groups
         }
 
-    def copying_seconds(self, copying: CopyingOptions) -> float:
-        """Return the time that the moves copy: as many at a time as ``parallel`` says, otherwise one."""
-        from ganeti_htools.engine.balancing.priced_plans import priced_plans  # seldom needed
-
-        moves = [move for part in self.parts for move in part.moves]
-        plans = priced_plans(self.state, copying, 0.0, [move.move for move in moves])
-        seconds = (after.seconds - before.seconds for before, after in pairwise(plans))
-        total = 0.0
-        for jobs in [jobs for part in self.parts for jobs in jobsets(part.moves)]:
-            ends = [0.0] * min(self.options.execution.parallel or 1, len(jobs))
-            for _ in jobs:  # jobsets keep the order of moves; the first slot that is free takes the next
-                heapreplace(ends, ends[0] + next(seconds))
-            total += max(ends)
-        return total
-
     def copying_left(self, rest: int) -> CopyingOptions:
         """The options of copying once so many moves are left: a plan picked from many is a limit then."""
         copying = self.options.copying
@@ -338,7 +322,7 @@ def balance_group(
     if options.copying.wanted:
         return _copying_little(state, name, scope, movable, options, price, progress, on_move)
     if not options.optimise:
-        found = stepwise(after, scope, options.balancing, movable)
+        found = stepwise(after, scope, options.balancing, movable, copying=options.copying)
         return GroupPlan(state, name, scope, _moves(state, found, on_move, progress), after)
     greedy, best = _optimised(state, scope, movable, options, price, progress)
     moves, rival = _moves(state, best.steps, on_move, progress), list(map(Names(state).move, greedy.steps))

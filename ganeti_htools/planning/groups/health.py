@@ -51,13 +51,13 @@ def health_of(state: State) -> list[dict[str, Any]]:
                     "nodes": state.names(ill.conflicting),
                     "tags": shared_tags(state, ill.conflicting),
                 },
-                **_score(state, scope),
+                **weighted_score(state, scope),
             }
         )
     return found
 
 
-def _score(state: State, scope: Bools) -> dict[str, Any]:
+def weighted_score(state: State, scope: Bools) -> dict[str, Any]:
     """Return the score and its weighted components; None for what is no number."""
     if not (scope & ~state.columns.offline).any():
         return {"score": None, "components": {}}

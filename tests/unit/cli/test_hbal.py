@@ -360,8 +360,10 @@ def test_long_steps_are_avoided(tmp_path: Path, capsys: pytest.CaptureFixture[st
     slow = replace(uneven(), tags=("htools:bandwidth:nic", "nic:a", "htools:bandwidth:nic:a::nic:a::10"))
     assert run(tmp_path, uneven(), "--avoid-long-solutions=100") == 0
     assert "Solution length=0" not in capsys.readouterr().out
-    assert run(tmp_path, slow, "--avoid-long-solutions=100", "--long-solution-threshold=799") == 0
-    assert "Solution length=0" in capsys.readouterr().out
+    for rows, *options in ((slow,), (uneven(), "--bandwidth=10")):
+        limits = "--avoid-long-solutions=100", "--long-solution-threshold=799"
+        assert run(tmp_path, rows, *limits, *options) == 0
+        assert "Solution length=0" in capsys.readouterr().out
     assert run(tmp_path, slow, "--avoid-long-solutions=100", "--long-solution-threshold=801") == 0
     assert " a=f\n" in capsys.readouterr().out
 

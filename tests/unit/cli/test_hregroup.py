@@ -241,4 +241,4 @@ def test_drained_node_is_no_refuge(tmp_path: Path, capsys: pytest.CaptureFixture
         groups = json.loads(capsys.readouterr().out)["groups"]
         health[drained] = {each["name"]: (each["health"], each["why"]) for each in groups}
     assert health["N"]["single"] == ("healthy", [])
-    assert health["Y"]["single"] == ("not redundant", ["node3.org must not fail"])
+    assert health["Y"]["single"] == ("not redundant", ["node3.org cannot fail without loss"])

@@ -48,7 +48,7 @@ def test_what_is_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     )
     (tmp_path / "cluster.data").write_text(text.dump(described))
     argv = ["-t", str(tmp_path / "cluster.data"), "--disk-template=ext", "--standard-alloc=1g,1000,1", "-l2"]
-    lines = ["n0 must not fail: a would not come back", "without this check 2 would fit"]
+    lines = ["n0 cannot fail without loss: a would not come back", "without this check 2 would fit"]
     assert hspace.main(argv) == 0
     out, err = capsys.readouterr()
     assert f"  - {lines[0]}\n  - {lines[1]}\n" in out.partition("Normal")[2]
@@ -64,13 +64,13 @@ def test_what_is_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     }
     for switch in ("--no-capacity-checks", "-l0"):
         assert hspace.main([*argv, switch]) == 0
-        assert "must not fail" not in "".join(capsys.readouterr())
+        assert "cannot fail without loss" not in "".join(capsys.readouterr())
 
 
 def test_what_would_be_in_the_way(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--disk-template=ext", "--standard-alloc=1g,1g,1", "--tiered-alloc=1g,1g,1"]
     assert hspace.main(["--simulate=p,1,100g,16g,8", *arguments]) == 0
-    line = "node-01-001 must not fail with one more instance: new-0 would not come back"
+    line = "node-01-001 cannot fail without loss with one more instance: new-0 would not come back"
     out, err = capsys.readouterr()
     assert (out.count(line), err.count(line)) == (2, 2)
 

@@ -13,7 +13,13 @@ RUNS: list[tuple[Any, str, tuple[str, ...], tuple[str, ...]]] = [
         hbal,
         "drifted.data",
         ("--all-groups",),
-        ("gnt-instance migrate -f web1", "unevenness of rack1 ", " at 100 Mbit/s; ", "Copying takes"),
+        (
+            "gnt-instance migrate -f web1",
+            "unevenness of rack1 ",
+            " at 100 Mbit/s; ",
+            "Copying takes",
+            "disk load spread: 0.",
+        ),
     ),
     (hbal, "balanced.data", (), ("No instance moves.",)),
     (
@@ -32,14 +38,24 @@ RUNS: list[tuple[Any, str, tuple[str, ...], tuple[str, ...]]] = [
         ("more instances of the standard size fit", "Instances that fit", "Storage units"),
     ),
     (hspace, "storage.data", ("--disk-template=rbd",), ("rados",)),  # a pool that no instance has used
-    (hsqueeze, "idle.data", (), ("Nodes to power down: ", "in use → standby")),
+    (
+        hsqueeze,
+        "idle.data",
+        (),
+        ("Nodes to power down: ", "in use → standby", "empties node2, to power it down", " at 100 Mbit/s; "),
+    ),
     (
         hregroup,
         "racks.data",
         ("groups",),
         ("Group rack1 cannot lose node12: 2 instances would not", " --what-if-lost=node12</code>"),
     ),
-    (hregroup, "racks.data", ("redistribute",), ("Repaired: rack1", "gnt-instance")),
+    (
+        hregroup,
+        "racks.data",
+        ("redistribute",),
+        ("Repaired: rack1", "gnt-instance", "leaves node11, which is offline", " at 100 Mbit/s; "),
+    ),
 ]
 
 

@@ -14,12 +14,13 @@ from ganeti_htools.engine.rules.components import COMPONENTS
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import printable
-from ganeti_htools.model.moves import Move, NamedMove
+from ganeti_htools.model.moves import Move, MoveKind, NamedMove
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.pages.answer import safety
 from ganeti_htools.pages.markup import command, table
 from ganeti_htools.pages.nodes import DRAWN
 from ganeti_htools.pages.page import cluster_page, daemon_page
+from ganeti_htools.pages.reasons import reasons
 from ganeti_htools.pages.score import words
 from ganeti_htools.pages.sides import Side
 from ganeti_htools.planning import view
@@ -53,7 +54,12 @@ def page_of(cluster: Cluster, moves: bool = False) -> str:
     commands = (f"gnt-instance failover {name}",)
     move = PlannedMove(made, step, name, (name,), (name,), "f", (), commands, 1, 2, {})
     return cluster_page(
-        name, "now", state, state if moves else None, [[move]] if moves else None, [name] if moves else []
+        name,
+        "now",
+        state,
+        state if moves else None,
+        [[move] * bool(cluster.instances)] if moves else None,
+        [name] if moves else [],
     )
 
 
@@ -150,6 +156,20 @@ def test_plan_answers_and_draws_only_nodes_that_change() -> None:
     assert re.findall(r'class="node"><h3>(\w+)', page) == ["39", "0"]
     assert "Nodes that are not drawn above: 38 in use" in page
     assert page.index("<h2>Health after the plan") < page.index("<h2>Moves")
+
+
+def test_moves_have_reasons() -> None:
+    tags = {"a": ("htools:apart:x",), "b": ("htools:apart:x",), "c": (), "d": ()}
+    rows = [replace(instance(name, DRBD, "1", "2", mem=3_000), tags=own) for name, own in tags.items()]
+    side = Side.of(derive(by_hand.cluster({"0": 10_000, "1": 14_000, "2": 8_000, "3": 10_000}, rows)))
+    ways = [(0, 0), (1, 3), (2, 3), (3, 0)]
+    made = [Move(row, MoveKind.REPLACE_AND_FAILOVER.parts(node), (node, 1)) for row, node in ways]
+    assert list(reasons(side, side, made)) == [
+        "mends htools:apart:x",
+        "N+1 holds again on 2",
+        "spread of memory kept for failovers: 0.1 less",
+        "makes room for later moves",
+    ]
 
 
 def test_commands_to_copy_have_lines_of_their_own() -> None:

@@ -87,5 +87,5 @@ def test_the_least_of_several_counts() -> None:
 def test_seconds(index: int, kind: MoveKind, node: int, expected: float) -> None:
     state = networks()
     row, place = state.cluster.instances[index], (int(state.pnode[index]), int(state.snode[index]))
-    assert seconds(row, bandwidths(state), place, kind, node) == pytest.approx(expected)
-    assert seconds(row, bandwidths(state, 0), place, kind, node, 100) == pytest.approx(expected)
+    assert seconds(row, bandwidths(state), place, kind.parts(node)) == pytest.approx(expected)
+    assert seconds(row, bandwidths(state, 0), place, kind.parts(node), 100) == pytest.approx(expected)

@@ -13,8 +13,8 @@ from ganeti_htools.planning import view
 from ganeti_htools.planning.balancing import hbal
 from ganeti_htools.planning.balancing.hbal import HbalOptions
 from ganeti_htools.planning.balancing.node_groups import NoGroupError, select
-from ganeti_htools.planning.jobsets import PlannedMove, jobsets
-from ganeti_htools.planning.plan import Execution, Proposal
+from ganeti_htools.planning.jobsets import PlannedMove, copying_seconds, jobsets
+from ganeti_htools.planning.plan import Proposal
 from ganeti_htools.planning.view import View
 from tests.support import by_hand
 from tests.support.by_hand import instance
@@ -334,13 +334,19 @@ def test_a_search_has_a_default_price_unless_the_options_choose() -> None:
     assert price(replace(OPTIONS, copying=CopyingOptions(price=1.0), optimise=0.01)) == 0
 
 
+def test_measured_speeds_count_where_times_do() -> None:
+    long = HbalOptions(balancing=BalancingOptions(long_factor=1.0)).at_speeds({"drbd": 10})
+    assert long.copying.speed("drbd") == 10
+    assert HbalOptions().at_speeds({"drbd": 10}) == HbalOptions()
+
+
 def test_moves_at_a_time_shorten_the_time_of_a_plan() -> None:
     cluster, options = with_master(2, Shape(nodes=14, instances=42, templates={"ext": 1})), HbalOptions()
     plan = hbal.HBAL.plan(hbal.state_of(cluster, options), options, ignore)
 
     def seconds(parallel: int) -> float:
-        limited = replace(options, execution=Execution(parallel=parallel))
-        return replace(plan, options=limited).copying_seconds(options.copying)
+        sets = [jobs for part in plan.parts for jobs in jobsets(part.moves)]
+        return copying_seconds(plan.state, sets, options.copying, parallel)
 
     sizes = [len(jobs) for part in plan.parts for jobs in jobsets(part.moves)]
     assert max(sizes) > 2

@@ -44,7 +44,7 @@ def test_reports_node_that_fails_n1() -> None:
 
 
 def test_reports_node_that_cannot_be_lost() -> None:
-    assert health(cluster("i a0", "j a1")) == ("not redundant", ["a0, a1 must not fail"])
+    assert health(cluster("i a0", "j a1")) == ("not redundant", ["a0, a1 cannot fail without loss"])
 
 
 def test_reports_instances_that_exclude_each_other() -> None:
