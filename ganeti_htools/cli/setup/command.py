@@ -27,6 +27,7 @@ from ganeti_htools.model.errors import HtoolsError, printable
 
 _EFFECT = 30.0  # seconds until a command must have had its effect: the daemon reads the cluster
 _PAUSE = 0.5
+_DONE = "everything is done"
 _LEFT = StepState.MISSING, StepState.BY_HAND
 
 
@@ -48,7 +49,9 @@ def setup(options: Namespace) -> int:
             judged = judge(step, facts)
             show(_line(judged))
         judged_steps.append(judged)
-    show(_summary(judged_steps))
+    show(summary := _summary(judged_steps))
+    if adding and summary == _DONE:
+        show("next: htoolsctl status; in four weeks, htoolsctl forecast shows when the cluster will be full")
     if options.remove:
         show(f"{CONFIGURATION}, the user and the state of the daemon stay")
     if options.json:
@@ -117,7 +120,7 @@ def _agree(yes: bool) -> None:
 def _summary(judged_steps: Sequence[JudgedStep]) -> str:
     left = {state: [each.name for each in judged_steps if each.state is state] for state in _LEFT}
     listed = "; ".join(f"{state}: {', '.join(names)}" for state, names in left.items() if names)
-    return listed or "everything is done"
+    return listed or _DONE
 
 
 def _line(judged: JudgedStep) -> str:
