@@ -463,7 +463,7 @@ END
 -h,--help none
 --version none
 --socket file
-choices=status,refresh,storage,methods,setup,top,check,forecast,metrics,report,notify,glossary,plans,plan,execute,resume,cancel,forget,policies,run,history,why,decide,make-room,providers,inventory,usage,allocations,claim,candidates,release 1 1
+choices=status,refresh,storage,methods,setup,top,check,forecast,metrics,report,notify,glossary,plans,plan,execute,resume,cancel,forget,policies,run,history,why,decide,make-room,load,sizes,providers,inventory,usage,allocations,claim,candidates,release 1 1
 END
             ;;
         'htoolsctl status') cat <<'END'
@@ -659,6 +659,19 @@ string 1 1
 --max-copy integer
 END
             ;;
+        'htoolsctl load') cat <<'END'
+-h,--help none
+--json none
+--wide none
+onenode 1 1
+END
+            ;;
+        'htoolsctl sizes') cat <<'END'
+-h,--help none
+--json none
+--wide none
+END
+            ;;
         'htoolsctl providers') cat <<'END'
 -h,--help none
 --json none
@@ -729,6 +742,7 @@ END
 --config file
 --stay none
 --check-config none
+--online none
 --version none
 END
             ;;

@@ -143,6 +143,7 @@ KINDS = {
     "N": "integer",
     "NAME": "string",
     "NODE": "onenode",
+    "NODE|INSTANCE": "onenode",
     "PATH": "file",
     "PROVIDER": "onenode",
     "PROVIDER:CLASS=AMOUNT": "string",

@@ -15,6 +15,7 @@ from ganeti_htools.cli.ctl import (
     glossary,
     history,
     ledger,
+    load,
     plans,
     policies,
     status,
@@ -117,6 +118,7 @@ _SUBJECTS = {
     "Plans": (plans.declare,),
     "Policies and history": (policies.declare, history.declare),
     "Decisions": (decisions.declare,),
+    "Measured load": (load.declare,),
     "Ledger of resources": (ledger.declare,),
 }
 

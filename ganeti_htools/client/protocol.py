@@ -42,6 +42,7 @@ class Refusal(StrEnum):
     CONFLICT = "conflict"  # somebody else was first: what is asked rests on a generation that has passed
     CAPACITY = "no-capacity"
     LEDGER = "no-ledger"
+    LOAD = "no-load"
     STOPPING = "stopping"
     INTERNAL = "internal"
 

@@ -1,6 +1,7 @@
 """Queries the monitoring daemons of all nodes over HTTP (``ganeti-mond(8)``)."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import httpx
@@ -22,6 +23,13 @@ _MOST = 1 << 22  # bytes of an answer
 def query(
     nodes: Sequence[str], collector: str, *, port: int = PORT, patience: float = PATIENCE
 ) -> tuple[mond.MondReports, tuple[str, ...]]:
+    """Do the same as :func:`reports` outside of trio."""
+    return trio.run(partial(reports, nodes, collector, port=port, patience=patience)) if nodes else ({}, ())
+
+
+async def reports(
+    nodes: Sequence[str], collector: str, *, port: int = PORT, patience: float = PATIENCE
+) -> tuple[mond.MondReports, tuple[str, ...]]:
     """Return the report of ``collector`` on each node, and a warning for each node without an answer.
 
     Each node has ``patience`` seconds. After one failure no further nodes are queried, since the data is
@@ -40,14 +48,10 @@ def query(
             except (HtoolsError, ValueError):
                 found[node] = None
 
-    async def ask_all() -> None:
-        turns = trio.Semaphore(_AT_ONCE)
-        async with httpx.AsyncClient(timeout=None, trust_env=False) as client, open_nursery() as nursery:
-            for node in nodes:
-                nursery.start_soon(ask, client, node, turns)
-
-    if nodes:
-        trio.run(ask_all)
+    turns = trio.Semaphore(_AT_ONCE)
+    async with httpx.AsyncClient(timeout=None, trust_env=False) as client, open_nursery() as nursery:
+        for node in nodes:
+            nursery.start_soon(ask, client, node, turns)
     return (
         {node: report for node in nodes if (report := found.get(node)) is not None},
         tuple(

@@ -31,7 +31,7 @@ async def fetch(address: str, ca: str | None = None, credentials: str | None = N
     that names the resource or the file.
     """
     timeout = httpx.Timeout(PATIENCE, connect=CONNECTING)
-    auth = None if credentials is None else _login(_base(address), credentials)
+    auth = None if credentials is None else login(_base(address), credentials)
     async with httpx.AsyncClient(verify=tls(ca), auth=auth, timeout=timeout) as client:
         documents = {}
         for name, path in RESOURCES.items():
@@ -54,8 +54,8 @@ def warnings(address: str, ca: str | None, credentials: str | None) -> Iterator[
             yield f"{credentials}: other users can read the password; expected mode 0600"
 
 
-def _login(url: str, path: str) -> httpx.BasicAuth:
-    """Find user and password for a server in a file. Raises HtoolsError."""
+def login(url: str, path: str) -> httpx.BasicAuth:
+    """Find user and password for a server in a file (``netrc(5)``). Raises HtoolsError."""
     try:
         parsed, entries = httpx.URL(url), netrc.netrc(path)
     except netrc.NetrcParseError as error:

@@ -50,8 +50,8 @@ def test_lists_all_methods(daemon: Daemon) -> None:
     methods = json.loads(htoolsctl(daemon, "methods", "--json").stdout)
     names = (
         "allocations cancel candidates claim cluster decide execute explain follow forget history inventory"
-        " methods metrics notify plan plans policies providers refresh release report resume run"
-        " set_inventory status storage usage why"
+        " load methods metrics notify plan plans policies providers refresh release report resume run"
+        " set_inventory sizes status storage usage why"
     )
     assert [method["name"] for method in methods] == names.split()
     table = htoolsctl(daemon, "methods").stdout

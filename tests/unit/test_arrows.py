@@ -86,6 +86,10 @@ MAY_IMPORT = {
         "model backends luxi sources files nursery"
         " htoolsd.config htoolsd.damaged_files htoolsd.disposal htoolsd.events htoolsd.threads"
     ),
+    "htoolsd.load": (
+        "model backends records sources files nursery"
+        " htoolsd.config htoolsd.damaged_files htoolsd.sync htoolsd.threads"
+    ),
     "htoolsd.plans": (
         f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.history htoolsd.sync"
         " htoolsd.claims htoolsd.follow htoolsd.store htoolsd.tasks htoolsd.threads"
@@ -110,6 +114,7 @@ MAY_IMPORT = {
         f"{_LIBRARY} commandline htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.tasks"
         " htoolsd.threads htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history htoolsd.store"
         " htoolsd.follow htoolsd.claims htoolsd.policies htoolsd.metrics htoolsd.notify htoolsd.helper"
+        " htoolsd.load"
     ),
     "htoolsd.http": (
         f"{_LIBRARY} htoolsd.config htoolsd.socket htoolsd.metrics htoolsd.api htoolsd.tasks htoolsd.threads"
@@ -117,7 +122,7 @@ MAY_IMPORT = {
     "htoolsd.process": (
         f"{_LIBRARY} htoolsd.tasks htoolsd.events htoolsd.threads htoolsd.socket htoolsd.sync htoolsd.plans"
         " htoolsd.history htoolsd.api htoolsd.config htoolsd.store htoolsd.follow htoolsd.claims"
-        " htoolsd.policies htoolsd.metrics htoolsd.http htoolsd.notify htoolsd.disposal"
+        " htoolsd.policies htoolsd.metrics htoolsd.http htoolsd.notify htoolsd.disposal htoolsd.load"
     ),
     "htoolsd.__main__": "htoolsd.process",
 }

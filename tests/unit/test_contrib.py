@@ -1,6 +1,7 @@
 """The alert rules and the dashboard name metrics and labels that exist."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -167,3 +168,34 @@ def test_promtool_accepts_the_rules_and_the_dashboards_expressions(tmp_path: Pat
     for checked in (RULES, file):
         done = subprocess.run(["promtool", "check", "rules", checked], capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_load_of_instances_is_written_for_the_textfile_collector(tmp_path: Path) -> None:
+    """Of processes that are no instance, or have ended meanwhile, nothing is written."""
+    words = ("/usr/bin/kvm", "-m", "5", "-name", "web.example.com,debug-threads=on")
+    for pid, command in (
+        ("7", words),
+        ("8", words[:-1]),
+        ("9", ("find", "-name", "x")),
+        ("10", ("kvm", "-name", "y")),
+    ):
+        (tmp_path / "proc" / pid).mkdir(parents=True)
+        (tmp_path / "proc" / pid / "cmdline").write_text("\0".join(command) + "\0")
+    process, ticks = tmp_path / "proc/7", os.sysconf("SC_CLK_TCK")
+    (process / "stat").write_text(f"7 (a) b) S 1 2 3 4 5 6 7 8 9 10 {3 * ticks} {ticks // 2} 1 1\n")
+    (process / "statm").write_text("900 10 5 1 0 1 0\n")
+    (process / "io").write_text("rchar: 1\nread_bytes: 40\nwrite_bytes: 2\n")
+    nics, tap = tmp_path / "run/ganeti/kvm-hypervisor/nic/web.example.com", tmp_path / "sys/class/net/tap0"
+    nics.mkdir(parents=True)
+    (nics / "0").write_text("tap0")
+    (tap / "statistics").mkdir(parents=True)
+    for way, count in (("rx", 5), ("tx", 6)):
+        (tap / "statistics" / f"{way}_bytes").write_text(f"{count}\n")
+    file = tmp_path / "ganeti.prom"
+    subprocess.run([ROOT / "contrib/prometheus/ganeti-load", file, tmp_path], check=True)
+    assert [line for line in file.read_text().splitlines() if line[0] != "#"] == [
+        'ganeti_instance_cpu_seconds_total{name="web.example.com"} 3.5',
+        f'ganeti_instance_memory_bytes{{name="web.example.com"}} {10 * os.sysconf("SC_PAGE_SIZE")}',
+        'ganeti_instance_disk_bytes_total{name="web.example.com"} 42',
+        'ganeti_instance_network_bytes_total{name="web.example.com"} 11',
+    ]

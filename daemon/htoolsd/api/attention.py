@@ -11,6 +11,7 @@ from ganeti_htools.model.inconsistencies import tag_faults
 from ganeti_htools.model.maintenance_tags import maintenance_of
 from ganeti_htools.model.tags import SQUEEZING
 from ganeti_htools.model.types import MirrorType, Status
+from ganeti_htools.model.wording import duration
 from ganeti_htools.planning.maintenance.node_jobs import left_volume
 from ganeti_htools.planning.repair.instance_faults import FAULTY, instance_faults
 from ganeti_htools.planning.view import is_called
@@ -103,6 +104,7 @@ def attention(
     found += _of_files(status)
     found += _of_tasks(status["defects"], now)
     found += _of_notifications(status["notify"])
+    found += _of_load(status.get("load"))
     found += _of_decisions(status["decisions"], now)
     found += _of_proposals(plans)
     return found
@@ -286,6 +288,23 @@ def _of_notifications(notify: Mapping[str, Any]) -> Iterator[Attention]:
     if notify["error"]:
         text = f"notifications are not delivered: {notify['error']}"
         yield Attention("notify", text, "htoolsctl notify --test")
+
+
+def _of_load(load: Mapping[str, Any] | None) -> Iterator[Attention]:
+    if load is None:
+        return
+    if errors := load["errors"]:
+        more = f" ({len(errors) - 1} more)" if len(errors) > 1 else ""
+        yield Attention("load", f"load is not measured: {errors[0]}{more}", "htoolsctl load", errors)
+    elif load["late"]:
+        text = f"load was last measured {duration(load['age_s'])} ago"
+        yield Attention("load", text, "htoolsctl load")
+    if load["unused"] and not load["learning"]:
+        missing = f"; unknown: {first_names(load['missing'])}" if load["missing"] else ""
+        yield Attention("unused", f"load is not used: {load['unused']}{missing}", "htoolsctl load")
+    if wrong := load["impossible"]:
+        text = f"impossible load is ignored, of {first_names(wrong)}"
+        yield Attention("impossible", text, "htoolsctl load", wrong)
 
 
 def _of_decisions(decisions: Mapping[str, Any], now: float) -> Iterator[Attention]:

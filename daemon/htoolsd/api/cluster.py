@@ -6,13 +6,15 @@ from typing import Annotated, Any
 import orjson
 import trio
 
-from ganeti_htools.backends import ganeti_storage, standby
+from ganeti_htools import machine
+from ganeti_htools.backends import ganeti_storage, load_profiles, standby
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.engine.capacity.storage import ClusterStorage, storage_of
 from ganeti_htools.luxi import relayed
 from ganeti_htools.luxi.queries import ClusterAnswers
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.units_in_use import units_in_use
+from htoolsd.load.measured_load import MeasuredLoad
 from htoolsd.plans.plans import Plans
 from htoolsd.socket.methods import method
 from htoolsd.socket.roles import Role
@@ -47,9 +49,10 @@ def _storage(cluster: Cluster) -> ClusterStorage:
 class ClusterMethods:
     """Methods about the model; they raise RefusalError. Encoded answers are kept until the model changes."""
 
-    def __init__(self, sync: Sync, plans: Plans) -> None:
+    def __init__(self, sync: Sync, plans: Plans, load: MeasuredLoad) -> None:
         self._sync = sync
         self._plans = plans
+        self._load = load
         self._encoded: tuple[Model | None, dict[str, orjson.Fragment]] = (None, {})
         self._encoding = trio.Lock()
 
@@ -59,7 +62,8 @@ class ClusterMethods:
         " it is too old; how often each table has changed; the nodes whose figures may be older than their"
         " instances (updating), so that their free amounts are computed, and why; and the last known figures"
         " of nodes that do not report, without their instances, in the text format (standby). Claims and"
-        " promises count as reserved.",
+        " promises count as reserved. With load, profiles of the measured load by instance: mean and"
+        " 95th percentile (peak) by hour of the week, and last figures, in single precision and base64.",
         role=Role.READ,
     )
     async def cluster(
@@ -67,6 +71,7 @@ class ClusterMethods:
         fresh: Annotated[
             bool, "true to ask Ganeti, the nodes whose instances have changed, and the ledger first"
         ] = False,
+        load: Annotated[bool, "true to have the profiles of measured load added"] = False,
     ) -> object:
         old = await self._sync.poll_configuration() if fresh else None
         why = await self._sync.poll_updates() if fresh and old is None else old
@@ -84,7 +89,14 @@ class ClusterMethods:
             "updating": model.updating,
             "updating_error": why,
             "generations": model.generations,
+            **(await self._profiles(model.available) if load and model.available is not None else {}),
         }
+
+    async def _profiles(self, cluster: Cluster) -> dict[str, Any]:
+        known = await self._load.known(cluster)
+        if (why := self._load.obstacle(known)) is not None:
+            raise RefusalError(Refusal.LOAD, f"the load is not known: {why}")
+        return {"load": await machine.run_sync(load_profiles.to_json, known.profiles)}
 
     async def _parts(self, model: Model, answers: ClusterAnswers) -> dict[str, orjson.Fragment]:
         async with self._encoding:

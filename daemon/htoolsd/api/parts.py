@@ -7,6 +7,7 @@ from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.plan_claims import PlanClaims
 from htoolsd.follow.reconciler import Reconciler
 from htoolsd.history.history import History
+from htoolsd.load.measured_load import MeasuredLoad
 from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.metrics.forecast import CapacityForecast
 from htoolsd.notify.outbox import Outbox
@@ -31,6 +32,7 @@ class Following:
     reconciler: Reconciler
     capacity: CapacityCount
     forecast: CapacityForecast
+    load: MeasuredLoad
 
 
 @dataclass(frozen=True, slots=True)

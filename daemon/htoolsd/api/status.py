@@ -144,6 +144,8 @@ class StatusMethods:
             "set_aside": await self._files_set_aside(),
             "memory_mib": resident_mib(),
         }
+        if following.load.on:
+            status["load"] = await following.load.status()
         found = attention(status, health.watched, plans.all, machine.now())
         lines = [each._replace(command=typed(each.command, self._paths)) for each in found]
         return {"attention": [each.to_json() for each in lines], **status}

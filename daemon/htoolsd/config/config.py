@@ -19,6 +19,7 @@ from ganeti_htools.version import ShowVersion
 from htoolsd.config.http import HttpSettings
 from htoolsd.config.keys import FILE, FIXED, ConfigError, checked, one_of
 from htoolsd.config.ledger import check_address, has_password
+from htoolsd.config.load import LoadSettings
 from htoolsd.config.notify import NotifySettings
 from htoolsd.config.policies import (
     PolicySettings,
@@ -114,6 +115,7 @@ class Config:
     http: Annotated[HttpSettings, "a read-only HTTP listener"] = HttpSettings()  # noqa: RUF009
     notify: Annotated[NotifySettings, "the program or address that gets events"] = NotifySettings()  # noqa: RUF009
     plans: Annotated[PlanSettings, "the making of plans"] = PlanSettings()
+    load: Annotated[LoadSettings, "the measured load of instances and nodes"] = LoadSettings()  # noqa: RUF009
     repair: Annotated[RepairSettings, "the policy that repairs instances"] = RepairSettings()  # noqa: RUF009
     redistribute: Annotated[RedistributeSettings, "the policy that repairs node groups"] = (
         RedistributeSettings()  # noqa: RUF009
@@ -204,6 +206,9 @@ def argument_parser() -> argparse.ArgumentParser:
         "--stay", action="store_true", help="on other nodes than the master, wait for the role"
     )
     parser.add_argument("--check-config", action="store_true", help="check the configuration and exit")
+    parser.add_argument(
+        "--online", action="store_true", help="with --check-config: also ask the source of [load]"
+    )
     parser.add_argument(
         "--version", action=ShowVersion, nargs=0, default=argparse.SUPPRESS, help="show the version"
     )

@@ -11,10 +11,17 @@ from htoolsd.config.keys import checked
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
-def _check_program(path: str) -> None:
+def check_program(path: str) -> None:
     """Raises DataError."""
     if not (os.path.isabs(path) and path.isprintable()):
         raise DataError("expected the absolute path of a program, without arguments")
+
+
+def program_problem(path: str) -> str | None:
+    """Return why a program cannot be run, None if it can, or if there is none."""
+    if path and not (os.path.isfile(path) and os.access(path, os.X_OK, effective_ids=True)):
+        return f"{path}: expected a program that can be executed"
+    return None
 
 
 def _check_url(url: str) -> None:
@@ -34,7 +41,7 @@ class NotifySettings:
     """The keys of ``[notify]``. At most one of ``program`` and ``url`` is set."""
 
     program: Annotated[
-        str, checked(_check_program), "program that gets events as JSON on its standard input; empty: none"
+        str, checked(check_program), "program that gets events as JSON on its standard input; empty: none"
     ] = ""
     url: Annotated[
         str, checked(_check_url), "address that events are posted to as JSON, like https://host/path"
@@ -63,8 +70,4 @@ class NotifySettings:
 
     def problem(self) -> str | None:
         """Return why the program cannot be run, None if it can."""
-        if self.program and not (
-            os.path.isfile(self.program) and os.access(self.program, os.X_OK, effective_ids=True)
-        ):
-            return f"{self.program}: expected a program that can be executed"
-        return None
+        return program_problem(self.program)

@@ -2,14 +2,16 @@
 
 import os
 import pwd
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.sources.source import Source, read
 from htoolsd.config.config import Config, exposes_password, load
 from htoolsd.config.http import read_token
 from htoolsd.config.keys import ConfigError
 from htoolsd.config.ledger import has_password
+from htoolsd.config.notify import program_problem
 from htoolsd.socket.listening import group_number
 from htoolsd.socket.roles import resolve
 from htoolsd.store.records import UnavailableError
@@ -51,10 +53,13 @@ def _daemon_user(path: str | None, given: Mapping[str, str | None]) -> pwd.struc
     return next((user for user in pwd.getpwall() if user.pw_uid == owner != 0), None)
 
 
-def check(path: str | None, given: Mapping[str, str | None]) -> tuple[list[str], list[str]]:
+def check(
+    path: str | None, given: Mapping[str, str | None], online: bool = False
+) -> tuple[list[str], list[str]]:
     """Return the errors and the warnings of a configuration.
 
-    ``path`` and ``given`` are as in :func:`.config.load`. The ledger's server is asked for an answer.
+    ``path`` and ``given`` are as in :func:`.config.load`. The ledger's server is asked for an answer,
+    ``online`` also the source of load.
     """
     errors, warnings = list[str](), list[str]()
     try:
@@ -83,9 +88,34 @@ def check(path: str | None, given: Mapping[str, str | None]) -> tuple[list[str],
             errors.append(f"{path}: ledger: {error}")
         except UnavailableError as error:
             warnings.append(f"ledger: {error}")
+    errors += (f"{path}: load: {line}" for line in _load_errors(config, online))
     if exposes_password(path, config):
         what = "the ledger's password" if has_password(config.ledger) else "the address of [notify]"
         warnings.append(f"{path}: other users can read {what}; chmod o-r {path}")
     if (problem := config.notify.problem()) is not None:
         warnings.append(f"notify: {problem}")
     return errors, warnings
+
+
+def _load_errors(config: Config, online: bool) -> Sequence[str]:
+    """Return the errors of the table ``[load]``, and those of the source if it is asked."""
+    settings = config.load
+    if settings.source == "none":
+        return ()
+    if settings.source == "program" and (problem := program_problem(settings.program)) is not None:
+        return [problem]
+    from htoolsd.load.measured_load import errors_of_source  # importing NumPy and httpx takes long
+
+    try:
+        if settings.source == "prometheus":
+            from htoolsd.load.prometheus import Prometheus
+
+            Prometheus(settings).client()
+        if online:
+            import trio
+
+            cluster = read(Source(luxi=config.luxi), lambda _line: None).cluster
+            return trio.run(errors_of_source, settings, cluster)
+    except HtoolsError as error:
+        return [str(error)]
+    return ()

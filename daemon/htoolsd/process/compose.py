@@ -10,6 +10,7 @@ from htoolsd.api.decisions import Decisions
 from htoolsd.api.history import HistoryMethods
 from htoolsd.api.inventory_tags import InventoryTags
 from htoolsd.api.ledger import LedgerMethods
+from htoolsd.api.load import LoadMethods
 from htoolsd.api.metrics import MetricsMethods
 from htoolsd.api.notify import NotifyMethods
 from htoolsd.api.parts import Deciding, Following, Outside, Planning, ReloadStatus
@@ -26,6 +27,7 @@ from htoolsd.events import EventStream
 from htoolsd.follow.reconciler import Reconciler
 from htoolsd.history.history import History
 from htoolsd.http.listener import HttpListener
+from htoolsd.load.measured_load import MeasuredLoad
 from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.metrics.forecast import CapacityForecast
 from htoolsd.notify.notifier import Notifier
@@ -85,7 +87,8 @@ class Parts:
         ledger = LedgerWorker(config.ledger or file_url(config.state_dir))
         reconciler = Reconciler(sync, ledger, settings)
         capacity, forecast = CapacityCount(sync), CapacityForecast(sync, history)
-        return Following(sync, storage, history, ledger, reconciler, capacity, forecast)
+        load = MeasuredLoad(self._file("load.json"), settings, sync)
+        return Following(sync, storage, history, ledger, reconciler, capacity, forecast, load)
 
     def _decide(self, claims: Claims) -> Deciding:
         settings, below = self._settings, self.following
@@ -125,12 +128,13 @@ class Parts:
         tags = InventoryTags(sync, reconciler)
         subjects = (
             self.deciding.decisions,
-            ClusterMethods(sync, plans),
+            ClusterMethods(sync, plans, below.load),
             PlanMethods(plans, sync, settings, policies, server),
             PolicyMethods(policies, sync, self.computations),
             HistoryMethods(below.history, sync, self.computations),
             LedgerMethods(ledger, sync, reconciler, self.deciding.claims.claims, tags, settings),
             CandidateMethods(ledger, reconciler),
+            LoadMethods(below.load, sync),
             self._status,
             self._metrics,
             self._page,

@@ -52,11 +52,12 @@ def main(argv: Sequence[str] | None = None, signs: Sequence[socket.socket] = ())
     logs.configure()
     options = vars(argument_parser().parse_args(argv))
     path, stay, check = options.pop("config"), options.pop("stay"), options.pop("check_config")
+    online = options.pop("online")
     descriptor = options.pop("socket_fd")
 
     if check:
         with check_config.daemon_user(path, options):
-            errors, warnings = check_config.check(path, options)
+            errors, warnings = check_config.check(path, options, online)
         for line in (*(f"warning: {each}" for each in warnings), *errors):
             print_error(line)
         if not errors:
@@ -173,6 +174,7 @@ async def _run(
                         "policies": parts.planning.policies.run,
                         "capacity": following.capacity.run,
                         "forecast": following.forecast.run,
+                        "load": following.load.run,
                         "http": parts.http.run,
                         "notifications": parts.notifier.run,
                         "memory": set_aside,

@@ -68,7 +68,16 @@ class PoolProbes:
 async def probe(command: Sequence[str], patience: float = _PATIENCE) -> UnitSpace:
     """Run a command and return the space that it prints: free and total, MiB or with units.
 
-    At the deadline, or when it prints too much, it is killed with its process group. Raises DataError.
+    As :func:`output_of`. Raises DataError.
+    """
+    return _read(command[0], await output_of(command, patience, _OUTPUT_BYTES, "free and total space"))
+
+
+async def output_of(command: Sequence[str], patience: float, most: int, expected: str) -> bytes:
+    """Run a command and return its standard output of at most ``most`` bytes. Raises DataError.
+
+    At the deadline, or when it prints too much, it is killed with its process group. ``expected`` describes
+    what it prints.
     """
     printed, complaint = bytearray(), bytearray()
     process: trio.Process | None = None
@@ -89,7 +98,7 @@ async def probe(command: Sequence[str], patience: float = _PATIENCE) -> UnitSpac
                 assert process is not None
                 for stream, output in ((process.stdout, printed), (process.stderr, complaint)):
                     assert stream is not None
-                    nursery.start_soon(_collect, stream, output, nursery.cancel_scope)
+                    nursery.start_soon(_collect, stream, output, most, nursery.cancel_scope)
         except OSError as error:
             raise DataError(f"{command[0]}: {error.strerror}") from None
     if waiting.cancelled_caught:
@@ -97,12 +106,12 @@ async def probe(command: Sequence[str], patience: float = _PATIENCE) -> UnitSpac
             await _kill(process)
         raise DataError(f"{command[0]}: no end within {patience:g} s")
     assert process is not None
-    if max(len(printed), len(complaint)) > _OUTPUT_BYTES:
-        raise DataError(f"{command[0]}: expected free and total space, got more than {_OUTPUT_BYTES} bytes")
+    if max(len(printed), len(complaint)) > most:
+        raise DataError(f"{command[0]}: expected {expected}, got more than {most} bytes")
     if process.returncode:
         why = complaint.decode(errors="replace").strip().partition("\n")[0]
         raise DataError(on_one_line(f"{command[0]}: exit status {process.returncode}{': ' * bool(why)}{why}"))
-    return _read(command[0], printed)
+    return bytes(printed)
 
 
 async def _kill(process: trio.Process) -> None:
@@ -111,15 +120,17 @@ async def _kill(process: trio.Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-async def _collect(stream: trio.abc.ReceiveStream, output: bytearray, enough: trio.CancelScope) -> None:
+async def _collect(
+    stream: trio.abc.ReceiveStream, output: bytearray, most: int, enough: trio.CancelScope
+) -> None:
     """Collect what a command prints; end it when that is too long."""
     async for part in stream:
         output += part
-        if len(output) > _OUTPUT_BYTES:
+        if len(output) > most:
             enough.cancel()
 
 
-def _read(name: str, output: bytearray) -> UnitSpace:
+def _read(name: str, output: bytes) -> UnitSpace:
     """Read what a command has printed. Raises DataError."""
     text = output.decode(errors="replace")
     words = text.split()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ganeti_htools import streams
+from ganeti_htools.cli.ctl import load
 from ganeti_htools.cli.ctl.commands import PLANNING, Add, asking, call, look, show
 from ganeti_htools.cli.ctl.plans import turns
 from ganeti_htools.cli.report import storage
@@ -126,6 +127,8 @@ def _status(answer: Any) -> Iterator[str]:
     kept = answer.get("history")
     if kept and kept["error"]:
         yield f"  history    in memory only ({kept['waiting']} waiting, {kept['lost']} lost): {kept['error']}"
+    if answer.get("load"):
+        yield f"  load       {load.state(answer['load'])}"
     if answer.get("notify", {}).get("way"):
         yield f"  notify     {notifications(answer['notify'])}"
     ledger = answer.get("ledger")

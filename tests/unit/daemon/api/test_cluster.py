@@ -10,15 +10,17 @@ from ganeti_htools.client.protocol import RefusalError
 from ganeti_htools.luxi import relayed
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.api.cluster import ClusterMethods
+from htoolsd.load.measured_load import MeasuredLoad
 from htoolsd.plans.plans import Plans
 from htoolsd.sync.reserved_room import Reservations
 from htoolsd.sync.sync import Sync
 from tests.support.memory_ganeti import described, following, ganeti, truth
+from tests.support.settings import settings
 from tests.support.worlds import delay, migrate, role
 
 
 def methods_of(sync: Sync) -> ClusterMethods:
-    return ClusterMethods(sync, Plans("", sync, sync.events))
+    return ClusterMethods(sync, Plans("", sync, sync.events), MeasuredLoad("", settings(), sync))
 
 
 async def test_cluster_answer_follows_the_model(autojump_clock: MockClock) -> None:

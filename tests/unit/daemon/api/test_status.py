@@ -24,6 +24,7 @@ from htoolsd.claims.plan_claims import PlanClaims
 from htoolsd.events import EventStream
 from htoolsd.follow.reconciler import Reconciler
 from htoolsd.history.history import History
+from htoolsd.load.measured_load import MeasuredLoad
 from htoolsd.metrics.capacity import CapacityCount
 from htoolsd.metrics.forecast import CapacityForecast
 from htoolsd.notify.outbox import Outbox
@@ -70,6 +71,7 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
                 reconciler,
                 CapacityCount(sync),
                 CapacityForecast(sync, history),
+                MeasuredLoad("", known, sync),
             ),
             Deciding(claims, decisions, access, server),
             Planning(

@@ -15,7 +15,7 @@ def test_missing_options_come_from_the_configuration() -> None:
         "state_dir": None,
         "luxi": None,
     }
-    assert given.keys() - keys == {"config", "stay", "check_config", "socket_fd"}
+    assert given.keys() - keys == {"config", "stay", "check_config", "online", "socket_fd"}
 
 
 def test_every_key_of_the_configuration_is_in_the_help() -> None:

@@ -11,6 +11,7 @@ from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from htoolsd.config.config import Config, PlanSettings, describe, exposes_password, load, reloaded, sample
 from htoolsd.config.http import HttpSettings
+from htoolsd.config.load import LoadSettings
 from htoolsd.config.notify import NotifySettings
 from htoolsd.config.policies import (
     PolicySettings,
@@ -21,12 +22,17 @@ from htoolsd.config.policies import (
 )
 from htoolsd.config.roles import RoleSettings
 from htoolsd.process.check_config import check, daemon_user
+from tests.support.simulators import simulator
+from tests.support.worlds import uneven
 
-TABLES: dict[str, type[PolicySettings | RoleSettings | HttpSettings | NotifySettings | PlanSettings]] = {
+TABLES: dict[
+    str, type[PolicySettings | RoleSettings | HttpSettings | NotifySettings | PlanSettings | LoadSettings]
+] = {
     "roles": RoleSettings,
     "http": HttpSettings,
     "notify": NotifySettings,
     "plans": PlanSettings,
+    "load": LoadSettings,
     "repair": RepairSettings,
     "redistribute": RedistributeSettings,
     "squeeze": SqueezeSettings,
@@ -102,6 +108,11 @@ def test_command_line_overrides_file_overrides_defaults(tmp_path: Path) -> None:
         ),
         ('[rebalance]\nweekdays = ["sunday"]', "rebalance: weekdays: expected a list of strings from mon, "),
         ("[rebalance]\ngroups = [1]", "rebalance: groups: expected a list of strings"),
+        ('[load]\nsource = "prometheus"', "load: url: expected a value, because source is prometheus"),
+        ('[load]\nurl = "prometheus:9090"', "load: url: expected the URL of a server, like https://"),
+        ('[load]\nstrip = "("', "load: strip: expected a regular expression: missing )"),
+        ('[load]\ntoken_file = "a"\nnetrc_file = "b"', "load: token_file, netrc_file: expected one of them"),
+        ("[load]\nmin_coverage = 101.0", "load: min_coverage: expected a number from 0 to 100"),
         ('[notify]\nprogram = "mail root"', "notify: program: expected the absolute path of a program"),
         ('[notify]\nurl = "http://host/hook"', "notify: url: expected a URL like https://host/path"),
         ('[notify]\nurl = "https://[host/hook"', "notify: url: expected a URL like https://host/path"),
@@ -228,6 +239,25 @@ def test_check_names_all_unknown_users_and_groups(tmp_path: Path) -> None:
         ],
         [],
     )
+
+
+@pytest.mark.parametrize(
+    ("keys", "errors"),
+    [
+        ('source = "program"\nprogram = "/nowhere"', "/nowhere: expected a program that can be executed"),
+        (
+            'source = "prometheus"\nurl = "http://host"\ntoken_file = "/nowhere"',
+            "/nowhere: No such file or directory",
+        ),
+        ('source = "program"\nprogram = "/bin/echo"', "/bin/echo: line 1: got ''; expected INSTANCE CORES"),
+    ],
+)
+def test_check_asks_the_source_of_load(tmp_path: Path, keys: str, errors: str) -> None:
+    file = tmp_path / "htoolsd.toml"
+    with simulator(tmp_path, uneven()) as ganeti:
+        file.write_text(f'luxi = "{ganeti.socket}"\n[load]\n{keys}\n')
+        ((error,), _) = check(str(file), {}, online=True)
+    assert error.startswith(f"{file}: load: {errors}")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take the rights of others")

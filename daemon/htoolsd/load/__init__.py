@@ -1,0 +1,1 @@
+"""The measured load: its sources, and the profiles made from them."""

@@ -1,0 +1,120 @@
+"""The load of nodes and instances, and the sizes that would fit, as JSON. Pure functions."""
+
+from collections.abc import Iterator, Mapping
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.columns import Floats
+from ganeti_htools.model.load import HOURS, LOAD_KINDS, LoadProfile
+from htoolsd.load.figures import LoadSample
+
+FULL = 0.9  # of its VCPUs in the worst hour: an instance at its limit
+EMPTY = 0.5  # of what it has in the worst hour: an instance that never uses it
+_AIM = 0.8  # of a size that fits, in the worst hour
+_MEMORY_STEP = 256  # MiB of sizes that fit
+
+
+def nodes_to_json(
+    cluster: Cluster, profiles: Mapping[str, LoadProfile], sample: LoadSample
+) -> list[dict[str, Any]]:
+    """Return the load of each node with what it has and its instances are assigned, hottest first.
+
+    CPU is in cores, memory in MiB, disk and network in MiB/s.
+    """
+    hours = hours_of_nodes(cluster, profiles)
+    found = []
+    for node in cluster.nodes:
+        primary = [row for row in cluster.instances if row.pnode == node.name and row.uses_memory]
+        cpus = node.t_cpu * node.cpu_speed
+        worst = float(hours[node.name][0].max())
+        found.append(
+            {
+                "name": node.name,
+                "cpus": cpus,
+                "vcpus": sum(row.vcpus for row in primary),
+                "memory": node.t_mem,
+                "assigned_memory": sum(row.mem for row in primary),
+                **_load(hours[node.name], sample.nodes.get(node.name)),
+                "pressure": sample.pressure.get(node.name),
+                "share": worst / cpus if cpus else None,
+            }
+        )
+    return sorted(found, key=lambda each: -(each["share"] or 0.0))
+
+
+def instances_to_json(
+    cluster: Cluster, profiles: Mapping[str, LoadProfile], sample: LoadSample
+) -> list[dict[str, Any]]:
+    """Return the load of each measured instance with what it is assigned, hottest first."""
+    now = sample.instances or {}
+    found = [
+        {
+            "name": row.name,
+            "node": row.pnode,
+            "vcpus": row.vcpus,
+            "memory": row.mem,
+            **_load(profiles[row.name].peak, now.get(row.name)),
+            "share": float(profiles[row.name].peak[0].max()) / max(row.vcpus, 1),
+        }
+        for row in cluster.instances
+        if row.name in profiles
+    ]
+    return sorted(found, key=lambda each: -each["share"])
+
+
+def hours_of_nodes(cluster: Cluster, profiles: Mapping[str, LoadProfile]) -> dict[str, Floats]:
+    """Return the sums of the 95th percentiles of the instances on each node, by kind of load and hour."""
+    hours = {node.name: np.zeros((len(LOAD_KINDS), HOURS)) for node in cluster.nodes}
+    for row in cluster.instances:
+        if row.name in profiles:
+            hours[row.pnode] += profiles[row.name].peak
+    return hours
+
+
+def _load(hours: Floats, now: Floats | None) -> dict[str, Any]:
+    """Return the present load, the 95th percentile and the maximum of hours, and the hours of the latter."""
+    return {
+        "now": None if now is None else _by_kind(now),
+        "p95": _by_kind(np.percentile(hours, 95, axis=1)),
+        "worst": _by_kind(hours.max(axis=1)),
+        "worst_hour": dict(zip(LOAD_KINDS, hours.argmax(axis=1).tolist(), strict=True)),
+    }
+
+
+def _by_kind(figures: Floats) -> dict[str, float | None]:
+    rounded = [None if each != each else round(each, 3) for each in figures.tolist()]
+    return dict(zip(LOAD_KINDS, rounded, strict=True))
+
+
+def sizes_to_json(cluster: Cluster, profiles: Mapping[str, LoadProfile]) -> Iterator[dict[str, Any]]:
+    """Yield instances that never use what they are assigned, and those whose CPU is at its limit.
+
+    ``fits`` are VCPUs and MiB of which the worst hour uses 80 %; None where the present size is right, or
+    the need is unknown because the instance is at its limit.
+    """
+    for row in cluster.instances:
+        if row.name not in profiles:
+            continue
+        hours = profiles[row.name].peak
+        cpu, mem = (float(each) for each in hours.max(axis=1)[:2])
+        vcpus = max(1, ceil(cpu / _AIM)) if cpu <= EMPTY * row.vcpus else row.vcpus
+        memory = max(1, ceil(mem / _AIM / _MEMORY_STEP)) * _MEMORY_STEP
+        memory = memory if 0 < mem <= EMPTY * row.mem else row.mem
+        full = int(np.count_nonzero(hours[0] >= FULL * row.vcpus)) if row.vcpus else 0
+        smaller = {
+            "vcpus": vcpus if vcpus < row.vcpus else None,
+            "memory": memory if memory < row.mem else None,
+        }
+        if full or any(smaller.values()):
+            yield {
+                "name": row.name,
+                "node": row.pnode,
+                "vcpus": row.vcpus,
+                "memory": row.mem,
+                "worst": {"cpu": round(cpu, 3), "mem": round(mem, 3)},
+                "full_hours": full,
+                "fits": smaller,
+            }
