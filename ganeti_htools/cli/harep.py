@@ -24,6 +24,7 @@ from ganeti_htools.luxi.client import LuxiClient
 from ganeti_htools.luxi.opcodes import Signature
 from ganeti_htools.model.errors import during
 from ganeti_htools.planning.repair.needs import RepairNeed, repair_needs, work_of
+from ganeti_htools.sources.source import warn_of_silent
 from ganeti_htools.version import title
 
 _RULE = "---------------------"
@@ -70,7 +71,8 @@ async def _run(line: CommandLine) -> list[_Step]:
     async with LuxiClient(line.luxi or queries.default_socket()) as ganeti:
         with during("failed to load data, aborting"):
             answers = await queries.whole_cluster(ganeti)
-            cluster = luxi.parse(answers)
+            cluster = luxi.parse_with_silent_nodes(answers)
+        warn_of_silent(cluster, warn)
         make_state(cluster, line)  # warns of inconsistent figures
         with during("when parsing auto-repair tags"):
             scope = RepairScope(line.migrate_drained, line.shared)

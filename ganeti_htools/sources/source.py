@@ -150,7 +150,7 @@ def _from_luxi(path: str, warn: Warn, ask_storage: bool) -> Cluster:
     async def ask() -> Cluster:
         async with client.LuxiClient(path or queries.default_socket()) as ganeti:
             cluster = luxi.parse_with_silent_nodes(await queries.whole_cluster(ganeti))
-            _warn_of_silent(cluster, warn)
+            warn_of_silent(cluster, warn)
             if ask_storage:
                 return await storage_jobs.with_storage(ganeti, cluster, warn)
             if ganeti.path == queries.default_socket():  # on the master node itself
@@ -181,7 +181,7 @@ def _from_daemon(path: str, warn: Warn, verbose: bool, fresh: bool) -> Reading:
         for node in cluster.nodes
     )
     cluster = replace(cluster, nodes=nodes)
-    _warn_of_silent(cluster, warn)
+    warn_of_silent(cluster, warn)
     if told.get("storage"):
         from ganeti_htools.backends import ganeti_storage
 
@@ -203,7 +203,8 @@ def _from_daemon(path: str, warn: Warn, verbose: bool, fresh: bool) -> Reading:
     return Reading(cluster, (), told["generations"], older)
 
 
-def _warn_of_silent(cluster: Cluster, warn: Warn) -> None:
+def warn_of_silent(cluster: Cluster, warn: Warn) -> None:
+    """Warn of nodes in use that do not report."""
     for node in cluster.nodes:
         if node.silent:
             warn(f"Warning: node {node.name} does not report, and is taken for offline")

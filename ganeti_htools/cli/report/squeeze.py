@@ -58,6 +58,8 @@ def warnings(plan: SqueezePlan) -> Iterator[str]:
             yield f"not enough standby nodes: none can be powered up, and {where} {lack} minimal resources"
         elif not power.enough:
             yield f"not enough standby nodes: with all of them up, {where} still {lack} minimal resources"
+    for group, why in plan.unchanged.items():
+        yield f"group {group} stays as it is: {why}"
     for instance, why in plan.refused.items():
         yield f"instance {instance} stays where it is: {why}"
     if plan.costs_redundancy and (lost := plan.redundancy_changes["lost"]):

@@ -52,6 +52,8 @@ def damage_of(instance: Instance, nodes: Mapping[str, Node], scope: RepairScope)
     if is_fixed(instance.tags):
         return found._replace(obstacle=f"it has the tag {FIXED}")
     for name in filter(None, (instance.pnode, instance.snode)):
+        if nodes[name].silent:
+            return found._replace(obstacle=f"node {name} does not report")
         if nodes[name].in_maintenance:
             return found._replace(obstacle=f"node {name} is in maintenance")
     return found
@@ -84,6 +86,6 @@ def _mirrored(instance: Instance, primary: _Node, other: Node, scope: RepairScop
 
 
 def _condition(node: Node, scope: RepairScope) -> _Node:
-    if not node.offline:
+    if not node.offline or node.silent:
         return _UP
     return _DRAINED if scope.migrate_drained and node.drained else _LOST

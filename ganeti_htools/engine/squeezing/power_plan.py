@@ -1,6 +1,6 @@
 """Plans to power nodes down or up, and wishes for them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -95,14 +95,15 @@ class AllowedMoves(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """Nodes (rows) to power down first, nodes to keep with the reasons, the most nodes (None: any), and the
-    allowed moves.
+    """Nodes (rows) to power down first, nodes to keep with the reasons, the most nodes (None: any), the
+    allowed moves, and groups (rows) that stay as they are.
     """
 
     prefer: frozenset[int] = frozenset()
     never: Mapping[int, str] = field(default_factory=dict)
     most: int | None = None
     allowed: AllowedMoves = AllowedMoves.POOLS
+    unchanged: Collection[int] = ()
 
 
 ANY = Wishes()

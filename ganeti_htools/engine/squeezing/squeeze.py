@@ -62,7 +62,8 @@ def plan(
     instances stay where they are, a second plan is empty, unless ``wishes`` limit the number of nodes.
     Sets that stay together leave nodes that are powered down; powering up leaves them where they are.
     """
-    scopes: list[Bools] = [state.group == row for row in np.unique(state.group)]
+    rows = sorted_unique(state.group).tolist()
+    scopes: list[Bools] = [state.group == row for row in rows if row not in wishes.unchanged]
 
     def group(state: State, scope: Bools, movable: Bools = movable) -> PowerGroup:
         row = int(state.group[scope][0])

@@ -17,7 +17,7 @@ from ganeti_htools.engine.squeezing.reserve import room_on_all
 from ganeti_htools.engine.squeezing.squeeze import NamedPhase
 from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.review import Check, Review, Say
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.cluster import Cluster, silent_nodes
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import HtoolsError, during, first_names
 from ganeti_htools.model.moves import MoveKind
@@ -39,6 +39,7 @@ from ganeti_htools.planning.squeezing import power_jobs, power_report, standby
 from ganeti_htools.planning.squeezing.leftovers import before_drain, find_leftovers
 from ganeti_htools.planning.squeezing.power_jobs import nodes_to_mark
 from ganeti_htools.planning.squeezing.power_reserve import kept_free
+from ganeti_htools.sources.source import describe_silent
 
 _USUAL = 2.0  # standard instances for which nodes keep room, by default
 
@@ -125,8 +126,15 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Names of all groups, for a new plan may move instances in any of them."""
-        return tuple(group.name for group in self.state.cluster.groups)
+        """Names of all groups that a new plan may change."""
+        names = (group.name for group in self.state.cluster.groups)
+        return tuple(name for name in names if name not in self.unchanged)
+
+    @property
+    def unchanged(self) -> dict[str, str]:
+        """Groups that stay as they are, and why."""
+        groups = self.state.cluster.groups
+        return {groups[row].name: why for row, why in _unchanged(self.state, self.options).items()}
 
     @property
     def stopped_instances(self) -> list[str]:
@@ -324,6 +332,7 @@ def with_standby_data(cluster: Cluster, before: Cluster) -> Cluster:
 def plan(state: State, options: SqueezeOptions, progress: Progress) -> SqueezePlan:
     """Plan for a state. Raises HtoolsError for unknown names."""
     minimum, target = options.factors
+    unchanged = _unchanged(state, options)
     power = squeeze.plan(
         state,
         minimum=kept_free(state, minimum, options.allowed),
@@ -335,9 +344,24 @@ def plan(state: State, options: SqueezeOptions, progress: Progress) -> SqueezePl
             _never(state, options),
             _max_nodes(state, options),
             options.allowed,
+            unchanged,
         ),
     )
-    return SqueezePlan(state, options, power)
+    here = {row: unchanged[group] for row, group in enumerate(state.group.tolist()) if group in unchanged}
+    return SqueezePlan(state, options, replace(power, obstacles={**power.obstacles, **here}))
+
+
+def _unchanged(state: State, options: SqueezeOptions) -> dict[int, str]:
+    """Return the groups (rows) with nodes that do not report, unless the plan waits for them.
+
+    None if a run was interrupted, which may have to go on in any group.
+    """
+    if options.execution.wait_for_nodes or str(find_leftovers(state.cluster)):
+        return {}
+    silent = {
+        row: silent_nodes(state.cluster, [group.name]) for row, group in enumerate(state.cluster.groups)
+    }
+    return {row: describe_silent(nodes) for row, nodes in silent.items() if nodes}
 
 
 def _max_nodes(state: State, options: SqueezeOptions) -> int | None:

@@ -10,6 +10,7 @@ NODES = {
     "down": Node("down", "g", offline=True),
     "gone": Node("gone", "g", offline=True),
     "drained": Node("drained", "g", offline=True, drained=True),
+    "silent": Node("silent", "g", offline=True, silent=True),
     "serviced": Node("serviced", "g", tags=("htools:maintenance",)),
 }
 DRBD, PLAIN, EXT = DiskTemplate.DRBD, DiskTemplate.PLAIN, DiskTemplate.EXT
@@ -34,6 +35,9 @@ def damage(template: DiskTemplate, places: str, scope: RepairScope, *tags: str) 
         (DRBD, "down up", FAILOVER, FAILOVER),
         (DRBD, "down gone", REINSTALL, REINSTALL),
         (DRBD, "drained up", FAILOVER, MIGRATE),
+        # A silent node may be up.
+        *((template, "silent up", None, None) for template in (DRBD, EXT)),
+        (DRBD, "silent down", *[FIX._replace(obstacle="node silent does not report")] * 2),
         # What is on a drained node is not lost.
         (DRBD, "drained down", REINSTALL, FIX),
         (

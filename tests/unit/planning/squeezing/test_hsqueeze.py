@@ -11,6 +11,7 @@ from ganeti_htools.luxi.opcodes import Signature
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.types import DiskTemplate, Status
+from ganeti_htools.planning.plan import Execution
 from ganeti_htools.planning.squeezing import hsqueeze
 from ganeti_htools.planning.squeezing.hsqueeze import SqueezeOptions, SqueezePlan
 from ganeti_htools.planning.squeezing.power_report import unchanged_nodes
@@ -50,6 +51,25 @@ def test_nodes_are_emptied_and_tagged_before_they_are_powered_down(spacious: Clu
     sizes = [len(jobs) for jobs in (proposal.jobs[0], *proposal.jobs[-4:])]
     assert sizes == [len(nodes)] * 3 + [1, len(nodes)]
     assert proposal.jobs[-2][0].commands == tuple(f"gnt-node power -f off {node}" for node in nodes)
+
+
+def test_silent_node_holds_up_only_its_own_group() -> None:
+    sizes = {f"{group}{number}": 10_000 for group in "ab" for number in range(4)}
+    made = by_hand.cluster(
+        sizes, [instance("x", DiskTemplate.EXT, "a0"), instance("y", DiskTemplate.EXT, "b0")]
+    )
+    nodes = [
+        replace(row, group=row.name[0], silent=row.name == "a3", offline=row.name == "a3")
+        for row in made.nodes
+    ]
+    rows = replace(made, groups=(Group("a", "a"), Group("b", "b")), nodes=tuple(nodes))
+    options = SqueezeOptions(minimal_resources=0.0, target_resources=0.0)
+    plan = hsqueeze.plan(hsqueeze.state_of(rows, options), options, ignore)
+    assert plan.groups == ("b",)
+    assert {name[0] for name in plan.state.names(plan.power.nodes)} == {"b"}
+    assert plan.unchanged == {"a": "nodes that are in use do not report: a3"}
+    waiting = replace(options, execution=Execution(wait_for_nodes=True))
+    assert hsqueeze.plan(plan.state, waiting, ignore).groups == ("a", "b")
 
 
 def with_mirror() -> Cluster:
