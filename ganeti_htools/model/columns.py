@@ -24,7 +24,7 @@ class Shape(NamedTuple):
     ``reported``: nodes report their units; otherwise each node has the only one. ``own_group`` are the
     positions of the cluster's own volume group: the first, and the group's unit for mirrored disks, if any.
     ``limited`` are classes that Ganeti counts, with limits of the amount of one instance; each with the
-    position of its storage unit, NOWHERE if it has none.
+    position of its storage unit, NOWHERE if it has none. ``load`` are the kinds of measured load that count.
     """
 
     units: tuple[str, ...] = ("",)
@@ -33,6 +33,7 @@ class Shape(NamedTuple):
     own_group: tuple[int, ...] = (0,)
     classes: tuple[str, ...] = ()
     limited: tuple[tuple[str, int], ...] = ()
+    load: tuple[str, ...] = ()
 
     @property
     def binds(self) -> bool:
@@ -133,6 +134,15 @@ class Columns(NamedTuple):
         """The figures of some nodes."""
         return self.map(lambda column: column[rows])
 
+    def copy(self) -> "Columns":
+        """Return figures that can be changed apart from these."""
+        return self.map(lambda column: column.copy())
+
+    def without_load(self) -> "Columns":
+        """Return the figures other than those of measured load."""
+        kind = columns_type(self.shape._replace(load=()), tuple(self.aliases.items()))
+        return kind._make(getattr(self, name) for name in kind._fields)
+
     def changed(self, **new: Any) -> "Columns":
         """These columns, with the named ones replaced, which are no aliases then."""
         apart = [name for name, first in self.aliases.items() if name in new or first in new]
@@ -199,6 +209,14 @@ def of_limited(figure: str, which: int) -> str:
     return f"{figure}_limited_{which}"
 
 
+def of_load(figure: str, kind: str) -> str:
+    """Return the name of a figure of a kind of measured load.
+
+    ``t`` is what the node can carry, ``hours`` the sums by hour of the week (:class:`.HourSums`).
+    """
+    return f"{figure}_load_{kind}"
+
+
 def by_unit(columns: Columns, figure: str) -> list[Any]:
     """Return a figure of disk space for each storage unit."""
     return [getattr(columns, of_unit(figure, unit)) for unit in range(len(columns.shape.units))]
@@ -234,8 +252,9 @@ def columns_type(shape: Shape, aliases: tuple[tuple[str, str], ...] = ()) -> typ
     classes = range(len(shape.classes))
     more += [of_class(figure, which) for which in classes for figure in ("t", *AMOUNT_LIMITS)]
     more += [of_limited(figure, which) for which in range(len(shape.limited)) for figure in AMOUNT_LIMITS]
+    more += [of_load("t", kind) for kind in shape.load]
     free = [of_unit("f_dsk", unit) for unit in units] + [of_class("f", which) for which in classes]
-    kept = [of_class("r", which) for which in classes]
+    kept = [of_class("r", which) for which in classes] + [of_load("hours", kind) for kind in shape.load]
     changing = [*CHANGING, *free, *(f"{figure}_forth" for figure in free), *kept]
     plain = namedtuple("Columns", [*FIGURES[:_FIRST_CHANGING], *more, *changing])  # type: ignore[misc]
     members = {name: vars(Columns)[name] for name in _MEMBERS}
@@ -250,6 +269,8 @@ _MEMBERS = (
     "map",
     "take",
     "with_columns",
+    "copy",
+    "without_load",
     "changed",
     "with_figures",
     "apart",

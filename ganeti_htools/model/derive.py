@@ -17,12 +17,14 @@ from ganeti_htools.model.columns import (
     forthcoming,
     of_class,
     of_limited,
+    of_load,
     of_pool,
     of_unit,
 )
 from ganeti_htools.model.figures import Figures, tabulate
 from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.load import UNITS, HourSums, MeasuredLoads, measured_loads
 from ganeti_htools.model.node_reservations import NodeReservations, node_reservations
 from ganeti_htools.model.node_usage import HostedInstances, hosted_instances, sum_by
 from ganeti_htools.model.placement_rules import placement_rules
@@ -80,9 +82,11 @@ def derive(
     policies = tuple(group.ipolicy for group in cluster.groups)
     units = units_in_use(cluster, requested)
     names = tuple(map(str, units.local)), tuple(map(str, units.pools))
-    shape = Shape(*names, units.reported, units.own_group, units.classes, _limited_classes(units))
     held = node_reservations(nodes, units)
     figures = tabulate(cluster.instances, known, policies, units)
+    load = _measured(cluster)
+    limited, kinds = _limited_classes(units), load.kinds if load else ()
+    shape = Shape(*names, units.reported, units.own_group, units.classes, limited, kinds)
     placed = hosted_instances(cluster, figures, node_row)
     tag_rows, tag_counts, forthcoming_tag_counts = exclusion_counts(cluster, requested, placed)
     location_rows, located = location_columns(cluster)
@@ -109,6 +113,7 @@ def derive(
         **_spindles(nodes, placed, spindle_ratio, held),
         **_cpus(nodes, placed, held),
         **loads,
+        **(_hours(nodes, placed, load) if load else {}),
     )
     if rules_of(cluster.ganeti).n1_by_unallocated:
         columns = columns.changed(fail_n1=columns.unallocated <= columns.r_mem)
@@ -140,7 +145,40 @@ def derive(
         location_rows=location_rows,
         rules=placement_rules(cluster, requested, placed),
         in_maintenance=in_maintenance if in_maintenance.any() else None,
+        load=load,
     )
+
+
+def _measured(cluster: Cluster) -> MeasuredLoads | None:
+    """Compute the measured loads of instances that run."""
+    rows = cluster.instances
+    active = [row.uses_memory for row in rows]
+    return measured_loads(
+        cluster.load_profiles, [row.name for row in rows], [row.vcpus for row in rows], active
+    )
+
+
+def _hours(nodes: Sequence[Node], placed: HostedInstances, load: MeasuredLoads) -> dict[str, Any]:
+    """Sum the measured load by node and hour, and compute what nodes can carry.
+
+    All nodes carry the same disk and network load: twice the mean in the worst hour of the cluster.
+    """
+    columns: dict[str, Any] = {}
+    known = {
+        "cpu": [node.t_cpu * node.cpu_speed * UNITS["cpu"] for node in nodes],
+        "mem": [node.t_mem for node in nodes],
+    }
+    online = max(1, sum(not node.closed for node in nodes))
+    for kind, hours in zip(load.kinds, load.hours, strict=True):
+        sums = np.zeros((len(nodes), hours.shape[-1]), np.int32)
+        np.add.at(sums, placed.pnode[placed.settled], hours[placed.settled])
+        if kind == "dsk":
+            twice = placed.settled & placed.with_secondary
+            np.add.at(sums, placed.snode[twice], hours[twice])
+        even = 2 * float(sums.sum(axis=0).max()) / online
+        carries = known.get(kind, [even] * len(nodes))
+        columns |= {of_load("t", kind): _floats(carries), of_load("hours", kind): HourSums(sums)}
+    return columns
 
 
 def _memory(

@@ -16,6 +16,7 @@ from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, by_unit, existing
 from ganeti_htools.model.disk_defaults import with_disk_defaults
 from ganeti_htools.model.figures import Figures
+from ganeti_htools.model.load import HourSums, MeasuredLoads
 from ganeti_htools.model.node_reservations import node_reservations
 from ganeti_htools.model.node_state import NodeState
 from ganeti_htools.model.placement_rules import PlacementRules
@@ -35,7 +36,7 @@ class RequestedInstance:
 
     ``classes`` is the amount of each custom class taken of the primary, ``secondary_classes`` the amount
     kept free on the secondary. ``vcpus`` and ``classes`` are 0 if the instance is administratively offline.
-    ``spindles`` is None if unknown.
+    ``spindles`` is None if unknown. ``hours`` is the measured load of each kind, if load counts.
 
     ``tags`` are rows of exclusion tags in the state's table, ``desired`` rows of desired locations;
     ``unknown_desires`` counts desired locations of no node. ``index`` is the instance's row, NOWHERE if it
@@ -60,6 +61,7 @@ class RequestedInstance:
     index: int = NOWHERE
     classes: tuple[Any, ...] = ()
     secondary_classes: tuple[Any, ...] = ()
+    hours: tuple[HourSums, ...] = ()
 
     @property
     def needs(self) -> tuple[Any, ...]:
@@ -87,7 +89,7 @@ class RequestedInstance:
 _NEEDS = [
     each.name
     for each in fields(RequestedInstance)
-    if each.name not in {"row", "tags", "desired", "unknown_desires", "index"}
+    if each.name not in {"row", "tags", "desired", "unknown_desires", "index", "hours"}
 ]
 _needs = attrgetter(*_NEEDS)
 
@@ -120,7 +122,8 @@ class State:
     ``forthcoming_tag_counts`` only forthcoming ones.
     ``allowed_migrations[n, m]`` is False where migration tags forbid migrations from ``n`` to ``m``. It is
     None without such tags. ``location_tags[n, t]``: node ``n`` has location tag ``t``. ``rules`` are None if
-    no instance has a rule about its nodes, ``in_maintenance`` (by node) if no node is.
+    no instance has a rule about its nodes, ``in_maintenance`` (by node) if no node is, ``load`` if measured
+    load does not count.
     """
 
     cluster: Cluster
@@ -150,6 +153,7 @@ class State:
     location_rows: dict[str, int]
     rules: PlacementRules | None = None
     in_maintenance: Bools | None = None
+    load: MeasuredLoads | None = None
 
     @property
     def binds(self) -> bool:
@@ -165,7 +169,7 @@ class State:
             kept.flags.writeable = False
         return replace(
             self,
-            columns=self.columns.map(np.copy),
+            columns=self.columns.copy(),
             pnode=self.pnode.copy(),
             snode=self.snode.copy(),
             stamp=self.stamp.copy(),
@@ -213,7 +217,14 @@ class State:
             location_tags=self.location_tags[nodes],
             rules=self.rules and self.rules.part(nodes, instances),
             in_maintenance=None if self.in_maintenance is None else self.in_maintenance[nodes],
+            load=self.load and self.load.part(instances),
         )
+
+    def without_load(self) -> "State":
+        """Return the state without measured load, which decides no feasibility."""
+        if self.load is None:
+            return self
+        return replace(self, columns=self.columns.without_load(), load=None)
 
     def instance(self, index: int) -> RequestedInstance:
         """Return the figures of the instance of a row."""
@@ -246,6 +257,7 @@ class State:
             index=index,
             classes=needs.classes,
             secondary_classes=needs.secondary_classes,
+            hours=self.load.of(index, row.vcpus * row.uses_memory) if self.load else (),
         )
 
     def lacks_unit(self, template: DiskTemplate) -> bool:

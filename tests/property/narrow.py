@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
 
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Load, Node
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.load import HOURS, HourSums, LoadProfile
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
@@ -128,6 +131,23 @@ def with_units(rng: Random, described: Cluster) -> Cluster:
     )
 
 
+def figures(column: Any) -> Any:
+    """The figures of a column, by hour if it has hours."""
+    return column.sums if isinstance(column, HourSums) else column
+
+
+def with_profiles(rng: Random, described: Cluster) -> Cluster:
+    """The cluster with the measured load of most instances."""
+    numbers = np.random.default_rng(rng.getrandbits(32))
+    kinds = np.array([rng.choice((0, 0.5, 2)), rng.choice((0, 300)), rng.choice((0, 9)), rng.choice((0, 9))])
+    profiles = {}
+    for row in described.instances:
+        if rng.random() < 0.8:
+            peak = numbers.random((4, HOURS)) * kinds[:, np.newaxis]
+            profiles[row.name] = LoadProfile(peak / 2, peak, peak[:, 0])
+    return replace(described, load_profiles=profiles)
+
+
 def _case(seed: int) -> tuple[State, Instance]:
     rng = Random(seed)
     described, new = cluster(rng), instance(rng, "new")
@@ -138,6 +158,8 @@ def _case(seed: int) -> tuple[State, Instance]:
     if rng.random() < 0.3:
         names = tuple(node.name for node in described.nodes)
         described, new = with_rules(rng, described), ruled(rng, new, names)
+    if rng.random() < 0.3:
+        described = with_profiles(rng, described)
     return derive(described, (new,)), new
 
 

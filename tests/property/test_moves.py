@@ -18,7 +18,7 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.node_reservations import node_reservations
 from ganeti_htools.model.state import State
-from tests.property.narrow import cases
+from tests.property.narrow import cases, figures
 
 ROUNDED = 1e-7  # where a spread should be 0, rounding leaves the root of the last bit
 
@@ -68,7 +68,7 @@ def test_settled_move_equals_the_derived_state(force: bool, case: tuple[State, I
             fresh = described(after, new)
             for name in after.columns.changing():
                 if name != "fail_n1":  # judged by other rules once something changes
-                    ours, theirs = getattr(after.columns, name), getattr(fresh.columns, name)
+                    ours, theirs = (figures(getattr(each.columns, name)) for each in (after, fresh))
                     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9, err_msg=name)
             for touched in chosen.changes if not chosen.asked.forthcoming else ():
                 row = int(touched.rows[0])
@@ -108,7 +108,7 @@ def test_two_failovers_restore_the_state(case: tuple[State, Instance]) -> None:
         for _ in range(2):
             settling.settle(after, move(after, after.instance(index), MoveKind.FAILOVER, force=True))
         for name in state.columns.changing():
-            ours, theirs = getattr(after.columns, name), getattr(state.columns, name)
+            ours, theirs = (figures(getattr(each.columns, name)) for each in (after, state))
             if name != "fail_n1":
                 np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9, err_msg=name)
 

@@ -190,6 +190,8 @@ def instance_classes(
     if not (kind.to_primary or limited):
         traits = [getattr(asked, name) for name in SECONDARY_FIGURES if getattr(asked, name) is not None]
         traits += [*disk, load.dsk]
+    if asked.hours:
+        traits.append(batch.rows)
     known: dict[tuple[Any, ...], int] = {}
     keys = zip(*(trait.tolist() for trait in traits), strict=True)
     classes = np.array([known.setdefault(key, len(known)) for key in keys], np.int64)

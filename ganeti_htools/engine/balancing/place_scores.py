@@ -150,9 +150,9 @@ def _without(columns: Columns, targets: Ints, own: Sequence[NodeChange], places:
         if first != number:
             found.append(found[first])
             continue
-        column = np.broadcast_to(columns[number][targets], (len(places[0]), len(targets)))
+        wide = np.broadcast_to(targets, (len(places[0]), len(targets)))
+        column = columns[number][wide] if name in changing else columns[number][targets][np.newaxis]
         if name in changing:
-            column = column.copy()
             for change, at in zip(own, places, strict=False):
                 here = np.flatnonzero(at >= 0)
                 column[here, at[here]] = change.new[number][here]

@@ -29,6 +29,7 @@ from ganeti_htools.engine.rules.trial import NodeChange, Trial
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.load import HourSums
 from ganeti_htools.model.moves import KINDS, RANK, MoveKind
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
@@ -226,6 +227,11 @@ def _added(one: RequestedInstance, sets: Sequence[Sequence[tuple[Batch, int]]]) 
     for name in AMOUNTS:
         each = [partial(_amount, name, at) for at in range(len(getattr(one, name)))]
         figures[name] = tuple(map(add, each))
+    hours = (
+        [sum(batch.asked.hours[which].terms[0][place] for batch, place in members) for members in sets]
+        for which in range(len(one.hours))
+    )
+    figures["hours"] = tuple(HourSums(np.array(each, np.int32)) for each in hours)
     return replace(one, row=replace(one.row, load=loads), **figures)
 
 

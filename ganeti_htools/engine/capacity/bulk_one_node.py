@@ -27,7 +27,7 @@ class OneNodeSearch(BulkSearch):
 
     def __init__(self, state: State, asked: RequestedInstance, nodes: Ints) -> None:
         super().__init__(state, asked, nodes)
-        self.further, self.ahead = self.after.map(np.copy), np.empty_like(self.table)
+        self.further, self.ahead = self.after.copy(), np.empty_like(self.table)
         self.stale = np.ones(len(nodes), np.bool_)
 
     @property

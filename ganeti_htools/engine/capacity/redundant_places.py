@@ -112,7 +112,7 @@ def _next(search: OneNodeSearch, assessment: Assessment, number: int) -> list[In
     """The best places for ``number`` more instances, in turn, up to the first after which a loss is fatal."""
     places: list[InstanceNodes] = []
     before = search.state.columns
-    search.state.columns = before.map(np.copy)
+    search.state.columns = before.copy()
     while number > 1 and len(places) < number and (best := search.best()) is not None:
         places.append(best)
         search.settle(best)

@@ -157,7 +157,8 @@ class Regrouping:
         check, excused = alone.check, False
         if isinstance(check, NoLossCheck) and index in self.diagnosis(self.group_of(index)).unrecoverable:
             check, excused = replace(check, may_be_lost=True), True
-        kind = asked.needs, asked.row.demand, *map(tuple, (asked.tags, asked.desired))
+        load = tuple(each.sums.tobytes() for each in asked.hours)
+        kind = asked.needs, asked.row.demand, load, *map(tuple, (asked.tags, asked.desired))
         rules = placement_tags(asked.row.tags) if self.state.rules is not None else None
         key = *kind, rules, excused, reached.tobytes()
         if key not in alone.known:

@@ -236,7 +236,11 @@ def assess(
     spared: Bools | None = None,
     cache: LossCache | None = None,
 ) -> Assessment:
-    """Assess the nodes in scope before anything is placed; the loss of ``spared`` nodes does not count."""
+    """Assess the nodes in scope before anything is placed; the loss of ``spared`` nodes does not count.
+
+    Measured load decides nothing here.
+    """
+    state = state.without_load()
     checked = scope & ~state.columns.offline if options.accept_existing else scope
     if spared is not None:
         checked = checked & ~spared

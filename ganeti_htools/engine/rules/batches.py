@@ -12,6 +12,7 @@ from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.figures import tabulate
+from ganeti_htools.model.load import HourSums
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import DiskTemplate, MirrorType
 
@@ -39,12 +40,13 @@ class Batch:
         """Select some instances, or all in another shape."""
 
         def pick(values: Any) -> Any:
-            return values[which] if isinstance(values, np.ndarray) else values
+            return values[which] if isinstance(values, np.ndarray | HourSums) else values
 
         load = self.asked.row.load
         loads = Load(pick(load.cpu), pick(load.mem), pick(load.dsk), pick(load.net))
         asked = with_amounts(self.asked, pick)
-        asked = replace(asked, row=replace(asked.row, load=loads))
+        row, hours = replace(asked.row, load=loads), tuple(map(pick, asked.hours))
+        asked = replace(asked, row=row, hours=hours)
         return Batch(self.rows[which], asked, self.tags[which], self.desires[which])
 
 
@@ -183,6 +185,7 @@ def batches_of(state: State, movable: Bools, unmirrored: bool = False) -> tuple[
             forthcoming=bool(forthcoming),
             classes=_amounts(figures_of.classes[rows]),
             secondary_classes=_amounts(figures_of.secondary_classes[rows]),
+            hours=state.load.take(rows) if state.load else (),
             **figures,
         )
         batches.append(Batch(rows, asked, tag_of[rows], desire_of[rows]))

@@ -56,7 +56,7 @@ def near_best(scores: Floats) -> Ints:
 
 def fresh_score(state: State, trial: Trial, candidate: int, scope: Bools, exclusion: float = 0.0) -> float:
     """Compute the score of the nodes in scope with one candidate chosen, from nothing."""
-    columns = state.columns.map(np.copy)
+    columns = state.columns.copy()
     if trial.asked.forthcoming:
         columns = columns.with_forthcoming_apart()
     for node in trial.only(candidate).changes:

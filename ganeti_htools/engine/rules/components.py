@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.model.columns import FORTHCOMING, SINGLE, Columns, Floats, Shape, columns_type, of_unit
+from ganeti_htools.model.columns import (
+    FORTHCOMING,
+    SINGLE,
+    Columns,
+    Floats,
+    Shape,
+    columns_type,
+    of_load,
+    of_unit,
+)
 
 
 class Aggregate(Enum):
@@ -108,6 +117,21 @@ def _free_unit(unit: int) -> dict[str, Any]:
     }
 
 
+def _peak(kind: str) -> Component:
+    """Declare a kind of measured load: the share of what a node carries that its worst hour of the week uses.
+
+    An hour has the 95th percentiles of the node's instances, so instances whose peaks do not coincide fit
+    together. The eighth power weighs the fullest nodes: the score of one that is used up rises by 1.
+    """
+    carries = of_load("t", kind)
+
+    def formula(c: Columns, hours: Any) -> Any:
+        return (hours.worst() / getattr(c, carries)) ** 8
+
+    name = f"{kind.replace('dsk', 'disk')}_peak"
+    return Component(name, 1.0, COUNT, (of_load("hours", kind),), formula, proportional=False)
+
+
 def _forthcoming(component: Component) -> Component:
     """Declare the counterpart of a component that includes forthcoming instances."""
     figures = tuple(
@@ -163,6 +187,7 @@ def components(shape: Shape) -> tuple[Component, ...]:
         # Instances in excess of one for each pair of location and exclusion tag.
         Component("location_exclusion_score", 1.0, CLUSTER, (), lambda _c: UNCHANGED),
         Component("reserved_mem_rtotal", 0.25, COUNT, ("r_mem",), _of_memory, ("t_mem",), proportional=False),
+        *map(_peak, shape.load),
     )
 
 

@@ -24,7 +24,16 @@ from ganeti_htools.engine.rules.limits import (
     NodeRole,
 )
 from ganeti_htools.engine.rules.storage_limits import default_group, disk_limits, pool_limits, reserved_room
-from ganeti_htools.model.columns import SINGLE, Columns, Shape, columns_type, forthcoming, of_class, of_unit
+from ganeti_htools.model.columns import (
+    SINGLE,
+    Columns,
+    Shape,
+    columns_type,
+    forthcoming,
+    of_class,
+    of_load,
+    of_unit,
+)
 from ganeti_htools.model.state import RequestedInstance
 from ganeti_htools.model.types import Fail
 
@@ -226,6 +235,12 @@ def _class(shape: Shape, which: int) -> tuple[Resource, Resource]:
     )
 
 
+def _load(which: int, kind: str) -> Resource:
+    """Declare a kind of measured load. Both nodes of an instance write to its disks."""
+    roles = BOTH if kind == "dsk" else (PRIMARY,)
+    return Resource(of_load("hours", kind), roles, lambda _c, change: change.asked.hours[which])
+
+
 @lru_cache(maxsize=32)
 def resources(shape: Shape) -> tuple[Resource, ...]:
     """Declare the resources of a cluster."""
@@ -253,6 +268,7 @@ def resources(shape: Shape) -> tuple[Resource, ...]:
         Resource("secondaries", (SECONDARY,), lambda _c, _change: 1),
         Resource("location", (PRIMARY,), lambda _c, change: change.location, _counted),
         *(each for which in range(len(shape.classes)) for each in _class(shape, which)),
+        *(_load(which, kind) for which, kind in enumerate(shape.load)),
     )
 
 

@@ -112,6 +112,8 @@ def _append(state: State, asked: RequestedInstance, rows: Sequence[Instance]) ->
     state.disk = np.concatenate([state.disk, np.tile(np.array(asked.disk, np.int64), (number, 1))])
     state.classes = np.concatenate([state.classes, np.tile(np.array(asked.classes, np.int64), (number, 1))])
     state.wants = np.concatenate([state.wants, np.tile(np.array(asked.wants, np.bool_), (number, 1))])
+    if state.load is not None:
+        state.load = state.load.followed_by([each.sums for each in asked.hours], number)
     if state.rules is not None:
         state.rules = state.rules.followed_by(rows)
     return first
