@@ -222,12 +222,23 @@ def outcomes(seed: int, nodes: int, use: Use, filled: float) -> dict[str, Outcom
 
 if __name__ == "__main__":
     import sys, time
+
     nodes, seeds, what = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     ratios = []
     for seed in range(SEED, SEED + seeds):
         use = (generated if what == "gen" else traced)(seed, nodes * 10)
         t = time.time()
         found = outcomes(seed, nodes, use, 0.5)
-        print(seed, {n: (round(o.highest, 3), o.hot, o.moves, round(o.gib)) for n, o in found.items()}, round(time.time() - t, 1), flush=True)
-        ratios.append((found["real"].highest / found["static"].highest, found["real"].highest / found["quantile-sum"].highest))
+        print(
+            seed,
+            {n: (round(o.highest, 3), o.hot, o.moves, round(o.gib)) for n, o in found.items()},
+            round(time.time() - t, 1),
+            flush=True,
+        )
+        ratios.append(
+            (
+                found["real"].highest / found["static"].highest,
+                found["real"].highest / found["quantile-sum"].highest,
+            )
+        )
     print(np.median(np.array(ratios), axis=0))

@@ -25,6 +25,10 @@ WORDS = {
     "location_score": "instances badly placed in locations",
     "location_exclusion_score": "same exclusion tag in one location",
     "reserved_mem_rtotal": "memory kept for failovers",
+    "cpu_peak": "worst hour of CPU use",
+    "mem_peak": "worst hour of memory use",
+    "disk_peak": "worst hour of disk use",
+    "net_peak": "worst hour of network use",
 }
 
 
