@@ -1,9 +1,9 @@
 """Speed, ours and Debian's side by side: decisions (``requests.py``) and tools (``tools.py``).
 
-And, with nothing to compare with, what balancing copies (``copying.py``), node groups (``regroup.py``),
-following a cluster (``sync.py``), claims (``claims.py``), the history (``history.py``), the ledger
-(``ledger.py``), a day under policies (``policies.py``), overload (``overload.py``), and growth with the
-cluster (``scaling.py``).
+And, with nothing to compare with, what balancing copies (``copying.py``), balancing by measured load
+(``load.py``), node groups (``regroup.py``), following a cluster (``sync.py``), claims (``claims.py``), the
+history (``history.py``), the ledger (``ledger.py``), a day under policies (``policies.py``), overload
+(``overload.py``), and growth with the cluster (``scaling.py``).
 """
 
 import argparse
@@ -20,6 +20,7 @@ from bench import (  # noqa: E402
     document,
     history,
     ledger,
+    load,
     overload,
     policies,
     regroup,
@@ -54,6 +55,7 @@ def main() -> None:
         requests,
         tools,
         copying,
+        load,
         regroup,
         sync,
         claims,

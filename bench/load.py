@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench.timing import duration, progress, verdict
+from bench.timing import progress, verdict
 from ganeti_htools.engine.balancing.balance import rebalance
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Load, Node, with_loads
 from ganeti_htools.model.columns import Floats
@@ -25,11 +25,11 @@ from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DRBD_META
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning.view import View
 
 TRACE = "HTOOLSD_LOAD_TRACE"
 DAYS, LEARNT = 30, 21
-SEED, SEEDS, MOST = 4600, 20, 4
+SEED = 4600
+FILLED = 0.5  # part of all CPUs that the cluster uses in its worst hour
 HOT = 0.8  # of a node's CPUs
 STATIC, QUANTILES = 0.75, 0.95  # wanted: the highest node-hour, of that of the other plans
 GIBIBYTE = 1024
@@ -89,14 +89,11 @@ def traced(seed: int, instances: int) -> Use:
     return Use([cpus for cpus, _ in drawn], mean, peak)
 
 
-def cluster(seed: int, nodes: int, use: Use, filled: float) -> Cluster:
-    """Place instances at random on nodes of two sizes.
-
-    In its worst hour the cluster uses the part ``filled`` of its CPUs.
-    """
+def cluster(seed: int, nodes: int, use: Use) -> Cluster:
+    """Place instances at random on nodes of two sizes."""
     rng = random.Random(seed)
     larger = [1 + (number % 2) for number in range(nodes)]
-    cores = float(use.mean.sum(axis=0).max()) / filled / sum(larger)
+    cores = float(use.mean.sum(axis=0).max()) / FILLED / sum(larger)
     memory = [rng.choice((2, 4, 8)) * GIBIBYTE for _ in use.cpus]
     whole = 2.6 * sum(memory) / sum(larger)
     made = [
@@ -135,8 +132,8 @@ def cluster(seed: int, nodes: int, use: Use, filled: float) -> Cluster:
 
 def weekly(figures: Floats) -> Floats:
     """Return the highest figure of each hour of the week in the days that are learnt (instances by hours)."""
-    learnt = figures[:, : LEARNT * 24]
-    return learnt.reshape(len(learnt), -1, HOURS).max(axis=1)
+    highest: Floats = figures[:, : LEARNT * 24].reshape(len(figures), -1, HOURS).max(axis=1)
+    return highest
 
 
 def profiles(hours: Floats) -> dict[str, LoadProfile]:
@@ -190,55 +187,81 @@ class Outcome(NamedTuple):
     """A plan: the highest node-hour of CPU use and node-hours above ``HOT`` in the days that are judged."""
 
     highest: float
-    hot: int
-    moves: int
+    hot: float
+    moves: float
     gib: float
 
 
-def judged(state: State, use: Use, moves: int, before: State) -> Outcome:
+def judged(before: State, after: State, use: Use, moves: int) -> Outcome:
     """Judge the places of instances by what they used afterwards."""
-    nodes = np.zeros((len(state.group), use.mean.shape[1] - LEARNT * 24))
-    np.add.at(nodes, state.pnode, use.mean[:, LEARNT * 24 :])
-    shares = nodes / state.columns.t_cpu[:, np.newaxis]
-    own = np.sort(np.stack([before.pnode, before.snode]), axis=0)
-    now = np.sort(np.stack([state.pnode, state.snode]), axis=0)
-    fresh = np.minimum((now != own).sum(axis=0), ~(now[:, np.newaxis] == own).any(axis=1).any(axis=0) * 2)
-    copied = ((now[:, np.newaxis] != own).all(axis=1).sum(axis=0) * state.dsk).sum() / GIBIBYTE
-    del fresh
-    return Outcome(float(shares.max()), int((shares > HOT).sum()), moves, float(copied))
+    later = use.mean[:, LEARNT * 24 :]
+    cores = np.zeros((len(after.group), later.shape[1]))
+    np.add.at(cores, after.pnode, later)
+    shares = cores / after.columns.t_cpu[:, np.newaxis]
+    was, now = np.stack([before.pnode, before.snode]), np.stack([after.pnode, after.snode])
+    copies = (now[:, np.newaxis] != was).all(axis=1).sum(axis=0)
+    return Outcome(float(shares.max()), int((shares > HOT).sum()), moves, int(copies @ after.dsk) / GIBIBYTE)
 
 
-def outcomes(seed: int, nodes: int, use: Use, filled: float) -> dict[str, Outcome]:
+def outcomes(seed: int, nodes: int, use: Use) -> dict[str, Outcome]:
     """Plan in each way, with at most as many moves as the static plan."""
-    described, most, found = cluster(seed, nodes, use, filled), -1, {}
+    described, most, found = cluster(seed, nodes, use), -1, dict[str, Outcome]()
     for name, way in WAYS.items():
         before = derive(way(described, use))
-        scope = np.ones(nodes, np.bool_)
-        after, steps = rebalance(before, scope, BalancingOptions(max_length=most), rough=True)
-        most = len(steps) if name == "static" else most
-        found[name] = judged(after, use, len(steps), before)
+        after, steps = rebalance(before, np.ones(nodes, np.bool_), BalancingOptions(max_length=most))
+        found[name] = judged(before, after, use, len(steps))
+        most = int(found["static"].moves)
     return found
 
 
-if __name__ == "__main__":
-    import sys, time
+class Row(NamedTuple):
+    """Clusters of one size, with instances that are generated or drawn from the trace."""
 
-    nodes, seeds, what = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    ratios = []
-    for seed in range(SEED, SEED + seeds):
-        use = (generated if what == "gen" else traced)(seed, nodes * 10)
-        t = time.time()
-        found = outcomes(seed, nodes, use, 0.5)
-        print(
-            seed,
-            {n: (round(o.highest, 3), o.hot, o.moves, round(o.gib)) for n, o in found.items()},
-            round(time.time() - t, 1),
-            flush=True,
-        )
-        ratios.append(
-            (
-                found["real"].highest / found["static"].highest,
-                found["real"].highest / found["quantile-sum"].highest,
+    nodes: int
+    of: Callable[[int, int], Use]
+    seeds: int = 20
+
+    @property
+    def work(self) -> str:
+        """What is measured."""
+        return f"load {self.nodes} / {10 * self.nodes}, {self.of.__name__}"
+
+
+ROWS = [Row(20, generated), Row(20, traced)]
+FULL_ROWS = [Row(80, generated), Row(80, traced)]
+
+TITLE = f"""Balancing by measured load: plans after {LEARNT} days of load, judged by the next {DAYS - LEARNT}.
+Medians of some seeds; each plan makes at most as many moves as the static one. Highest: the highest use of
+CPUs in an hour and node, of 1. Hot: hours of nodes with more than {HOT:.0%}.
+Wanted of generated load: real's highest at most {STATIC} of static's, and {QUANTILES} of quantile-sum's."""
+HEADER = ["work", "way", "highest", "hot", "moves", "GiB", "real's highest of it", "reached"]
+NOTES: dict[str, str] = {}
+
+
+def lines(rows: Sequence[Row]) -> list[list[str]]:
+    """Measure; return the table. Rows of the trace need the trace."""
+    table = [HEADER]
+    for row in rows:
+        if row.of is traced and TRACE not in os.environ:
+            table.append([row.work, f"left out: {TRACE} names no trace", *[""] * (len(HEADER) - 2)])
+            continue
+        found = []
+        for seed in range(SEED, SEED + row.seeds):
+            progress(f"{row.work}, seed {seed}")
+            found.append(outcomes(seed, row.nodes, row.of(seed, 10 * row.nodes)))
+        progress("")
+        for name in WAYS:
+            medians = Outcome(*np.median([each[name] for each in found], axis=0).tolist())
+            part = statistics.median(each["real"].highest / each[name].highest for each in found)
+            wanted = {"static": STATIC, "quantile-sum": QUANTILES}.get(name) if row.of is generated else None
+            table.append(
+                [
+                    row.work,
+                    name,
+                    f"{medians.highest:.2f}",
+                    *(f"{figure:.0f}" for figure in medians[1:]),
+                    f"{part:.2f}",
+                    "" if wanted is None else verdict(part <= wanted),
+                ]
             )
-        )
-    print(np.median(np.array(ratios), axis=0))
+    return table

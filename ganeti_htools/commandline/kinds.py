@@ -11,6 +11,7 @@ from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.ganeti_version import parse_version
 from ganeti_htools.model.hours import read_hours
+from ganeti_htools.model.load import LoadMode
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import DiskTemplate
 
@@ -44,6 +45,10 @@ def _priority(text: str) -> Literal["low", "normal", "high"]:
     if text not in _PRIORITIES:
         raise DataError(f"Unknown priority {values.quote(text)}, expected low, normal or high")
     return _PRIORITIES[text]
+
+
+def _load(text: str) -> LoadMode:
+    return values.choice(text, {"none": "none", "upstream": "upstream", "real": "real"})
 
 
 def _reaction(text: str) -> Literal["replan", "stop"]:
@@ -148,6 +153,7 @@ BANDWIDTH = Kind(_bandwidth, "RATE", "integer")
 PLANS = Kind(_plans, "N", "integer")
 PLAN = Kind(_plan, "K", "integer")
 CHOICE = Kind(_yes_no, "CHOICE", "choices=yes,no")
+LOAD = Kind(_load, "LOAD", "choices=none,upstream,real")
 PRIORITY = Kind(_priority, "PRIO", "choices=low,normal,high")
 REACTION = Kind(_reaction, "WHAT", "choices=replan,stop")
 TEMPLATE = Kind(_template, "TEMPLATE", f"choices={','.join(template.value for template in DiskTemplate)}")

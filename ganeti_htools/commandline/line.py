@@ -5,6 +5,7 @@ from typing import Any, Literal, NamedTuple
 from ganeti_htools.commandline import kinds
 from ganeti_htools.commandline.option import Heading, Kind, Option, Takes, Values, repeated, switch, value
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.load import LoadMode
 
 _NO_NAMES: tuple[str, ...] = ()
 _NO_SIZE: tuple[int, ...] = ()
@@ -75,9 +76,12 @@ class CommandLine(Values):
     )
     standby_data = value(kinds.FILE, None, "read the size of standby nodes from this text file", local=True)
 
-    load = Heading("Load of instances")
+    loads = Heading("Load of instances")
     dynu_file = value(kinds.FILE, None, "read the utilisation of instances from this file", "U", local=True)
     ignore_dynu = switch("take all dynamic utilisation as 0")
+    load: Option[LoadMode] = value(
+        kinds.LOAD, "none", "with -D, balance the measured load: real, upstream (as -U) or none"
+    )
     mond = value(
         kinds.CHOICE,
         False,

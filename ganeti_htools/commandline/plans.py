@@ -22,6 +22,7 @@ def view_of(line: CommandLine) -> View:
         exclude_instances=line.exclude_instances,
         move_diskless=line.move_diskless,
         ignore_dynu=line.ignore_dynu,
+        load=line.load,
     )
 
 

@@ -24,6 +24,7 @@ def source_of(line: CommandLine) -> Source:
         state_of_record=line.state_of_record,
         ask_storage=line.ask_storage,
         ganeti_version=line.ganeti_version,
+        load=line.load != "none",
     )
 
 

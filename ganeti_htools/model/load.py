@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from ganeti_htools.model.columns import Floats
 Loads = NDArray[np.int32]  # in the units of the load's kind
 
 HOURS = 7 * 24  # of a week in local time; the first one begins on Monday at 0:00
+
+# What balancing knows of load: nothing, what -U means, or the worst hours of the week.
+LoadMode = Literal["none", "upstream", "real"]
 
 # CPU (cores), memory (MiB), disk and network (MiB/s), in the order of a profile's rows.
 LOAD_KINDS = ("cpu", "mem", "dsk", "net")

@@ -7,11 +7,12 @@ import numpy as np
 
 from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.model import tags
-from ganeti_htools.model.cluster import Cluster, Instance, without_loads
+from ganeti_htools.model.cluster import Cluster, Instance, Load, with_loads, without_loads
 from ganeti_htools.model.columns import NOWHERE, Bools, by_unit
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.figures import TEMPLATE_CODE, Figures
+from ganeti_htools.model.load import LoadMode
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.model.wording import did_you_mean
@@ -32,6 +33,8 @@ class View:
     * ``exclude_instances``: instances that may not move.
     * ``move_diskless``: instances without disks may move too.
     * ``ignore_dynu``: take the utilisation of all instances for 0.
+    * ``load``: what measured load is: nothing, utilisation of instances (``upstream``; the mean is 1), or the
+      use of nodes in their worst hours, instead of utilisation (``real``).
     """
 
     offline: tuple[str, ...] = ()
@@ -43,6 +46,7 @@ class View:
     exclude_instances: tuple[str, ...] = ()
     move_diskless: bool = False
     ignore_dynu: bool = False
+    load: LoadMode = "none"
 
     def __post_init__(self) -> None:
         """Raises DataError for a ratio of 0."""
@@ -64,7 +68,7 @@ def state_of(
         _complete((node.name for node in cluster.nodes), view.offline, "wrong node name(s) set as offline")
     )
     shown = replace(
-        without_loads(cluster) if view.ignore_dynu else cluster,
+        with_measured_load(without_loads(cluster) if view.ignore_dynu else cluster, view.load),
         tags=(*cluster.tags, *excluding),
         nodes=tuple(replace(node, offline=True) if node.name in offline else node for node in cluster.nodes),
     )
@@ -75,6 +79,24 @@ def state_of(
     if view.max_cpu is not None:
         columns.vcpu_ratio[:] = view.max_cpu
     return state
+
+
+def with_measured_load(cluster: Cluster, mode: LoadMode) -> Cluster:
+    """Return the cluster with its measured load as it counts. Raises HtoolsError if no load is known."""
+    if mode == "none":
+        return cluster if cluster.load_profiles is None else replace(cluster, load_profiles=None)
+    if not cluster.load_profiles:
+        raise HtoolsError(
+            f"--load={mode}: no measured load is known; expected [load] in htoolsd.conf, and -D"
+        )
+    if mode == "real":
+        return without_loads(cluster)
+    profiles = cluster.load_profiles
+    used = np.array([profile.mean.mean(axis=1) for profile in profiles.values()])
+    mean = used.mean(axis=0)
+    shares = np.divide(used, mean, out=np.zeros_like(used), where=mean > 0)
+    loads = dict(zip(profiles, (Load(*each) for each in shares.tolist()), strict=True))
+    return replace(with_loads(cluster, loads), load_profiles=None)
 
 
 def without_options(state: State, cluster: Cluster) -> Cluster:

@@ -29,7 +29,8 @@ class Source(NamedTuple):
     instances have their configured memory, not their current one. ``simulate`` are the groups of a simulated
     cluster; ``text`` and ``request`` are paths of a file in the text format and of an iallocator request
     (``-`` is standard input). ``ganeti_version`` is that of a source that does not have it.
-    htoolsd reads Ganeti's configuration again before it answers if ``fresh``.
+    htoolsd reads Ganeti's configuration again before it answers if ``fresh``. With ``load`` it adds the
+    measured load, which other sources lack.
     """
 
     daemon: str | None = None
@@ -44,6 +45,7 @@ class Source(NamedTuple):
     ask_storage: bool = False
     ganeti_version: GanetiVersion | None = None
     fresh: bool = True
+    load: bool = False
 
 
 class Reading(NamedTuple):
@@ -84,8 +86,10 @@ def _read(source: Source, warn: Warn, verbose: bool) -> Reading:
     """Read a cluster as its source has it."""
     if source.ask_storage and (source.luxi is None or source.daemon is not None):
         raise HtoolsError("--ask-storage: only Ganeti itself (-L) can be asked for storage units")
+    if source.load and source.daemon is None:
+        raise HtoolsError("--load: only htoolsd (-D) knows the measured load")
     if source.daemon is not None:
-        return _from_daemon(source.daemon, warn, verbose, source.fresh)
+        return _from_daemon(source, warn, verbose)
     if source.rapi:
         cluster = _from_rapi(source, warn)
         if has_several_storage_types(cluster):
@@ -161,13 +165,15 @@ def _from_luxi(path: str, warn: Warn, ask_storage: bool) -> Cluster:
     return trio.run(ask)
 
 
-def _from_daemon(path: str, warn: Warn, verbose: bool, fresh: bool) -> Reading:
+def _from_daemon(source: Source, warn: Warn, verbose: bool) -> Reading:
     """Read htoolsd's cluster."""
     from ganeti_htools.backends import luxi
     from ganeti_htools.client import calls
     from ganeti_htools.luxi import relayed
 
-    told: Any = calls.ask(path or calls.default_socket(), "cluster", {"fresh": fresh})
+    path, fresh = source.daemon or "", source.fresh
+    wishes = {"fresh": fresh, **({"load": True} if source.load else {})}
+    told: Any = calls.ask(path or calls.default_socket(), "cluster", wishes)
     answers = relayed.from_json(told)
     match told:
         case {"ages": dict(ages), "late": bool(late), "error": error}:
@@ -186,6 +192,10 @@ def _from_daemon(path: str, warn: Warn, verbose: bool, fresh: bool) -> Reading:
         from ganeti_htools.backends import ganeti_storage
 
         cluster = ganeti_storage.with_storage_json(cluster, told["storage"])
+    if source.load:
+        from ganeti_htools.backends import load_profiles
+
+        cluster = replace(cluster, load_profiles=load_profiles.from_json(told["load"]))
     if told.get("standby"):
         from ganeti_htools.backends import standby
 

@@ -45,8 +45,8 @@ def test_settled_place_has_its_score_and_equals_the_derived_state(case: tuple[St
             fresh = described(after, new)
             for name in after.columns.changing():
                 if name != "fail_n1":  # judged by other rules once something changes
-                    ours, theirs = getattr(after.columns, name), getattr(fresh.columns, name)
-                    np.testing.assert_allclose(*map(figures, (ours, theirs)), rtol=0, atol=1e-9, err_msg=name)
+                    ours, theirs = (figures(getattr(each.columns, name)) for each in (after, fresh))
+                    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9, err_msg=name)
             np.testing.assert_array_equal(after.peers, fresh.peers)
             np.testing.assert_array_equal(after.tag_counts, fresh.tag_counts)
 

@@ -45,7 +45,7 @@ def test_move_equals_its_operations_one_after_the_other(force: bool, case: tuple
                 for name in state.columns.changing():
                     ours, theirs = getattr(after.columns, name), getattr(expected.columns, name)
                     np.testing.assert_allclose(
-                        *map(figures, (ours, theirs)), rtol=0, atol=1e-9, err_msg=f"{kind}: {name}"
+                        figures(ours), figures(theirs), rtol=0, atol=1e-9, err_msg=f"{kind}: {name}"
                     )
                 if found.codes[0] != CODE[Fail.RULE]:  # which comes before others
                     assert (found.codes[0] == CODE[Fail.MIGRATION]) == (CODE[Fail.MIGRATION] in codes)

@@ -15,6 +15,7 @@ import numpy as np
 
 from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.columns import NOWHERE, Floats, Ints
+from ganeti_htools.model.load import MeasuredLoads
 from ganeti_htools.model.state import State
 
 # Distance from the mean at which a relative load is an outlier.
@@ -29,6 +30,8 @@ DISKS_TWICE = np.array([[1], [1], [2], [1]])
 
 def has_dynamic_load(state: State) -> bool:
     """Whether any load differs from the default or was measured."""
+    if state.load is not None:
+        return True
     usual = Load()
     differing = (state.figures.values["load"] != (usual.cpu, usual.mem, usual.dsk, usual.net)).any()
     return bool(differing) or any(node.cpu_load is not None for node in state.cluster.nodes)
@@ -141,7 +144,9 @@ def group_loads(state: State, groups: frozenset[int]) -> GroupLoads:
     columns, up, values = state.columns, ~state.columns.offline, state.figures.values
     rows = tuple(group for group in sorted(groups) if (up & (state.group == group)).any())
     capacities = [columns.t_cpu * columns.cpu_speed, columns.t_mem, up, up]
-    if has_dynamic_load(state):
+    if state.load is not None:
+        names, mine = DYNAMIC, _measured(state.load) * np.where(state.snode == NOWHERE, 1, DISKS_TWICE)
+    elif has_dynamic_load(state):
         names, mine = DYNAMIC, values["load"].T * np.where(state.snode == NOWHERE, 1, DISKS_TWICE)
     else:
         names, mine = STATIC, np.array([values["vcpus"], values["record_mem"]], np.float64)
@@ -150,9 +155,16 @@ def group_loads(state: State, groups: frozenset[int]) -> GroupLoads:
     return GroupLoads(names, rows, _loads(state, names, mine, rows), capacity, mine)
 
 
+def _measured(load: MeasuredLoads) -> Floats:
+    """Return the mean over the hours of each instance's load (kinds by instances)."""
+    found = np.zeros((len(DYNAMIC), load.hours.shape[1]))
+    found[[DYNAMIC.index(kind) for kind in load.kinds]] = load.hours.mean(axis=-1)
+    return found
+
+
 def _loads(state: State, names: tuple[str, ...], mine: Floats, rows: tuple[int, ...]) -> Floats:
     columns = state.columns
-    if names is DYNAMIC:
+    if names is DYNAMIC and state.load is None:
         loads = [columns.load_cpu, columns.load_mem, columns.load_dsk, columns.load_net]
     else:
         loads = [np.bincount(state.pnode, amounts, len(state.group)).astype(np.float64) for amounts in mine]

@@ -50,8 +50,8 @@ class SecondaryCheck(Check):
 
     def fatal_loss(self, asked: RequestedInstance, primary: int, secondary: int = NOWHERE) -> int:
         """As :class:`Check` says: nodes have the figures they get, the instance is what it was."""
-        pair = np.array([primary]), np.array([secondary])
-        trial = placements.allocate_pairs(self.bare, asked, *pair, self.bare.peers[pair], force=True)
+        pair, bare = (np.array([primary]), np.array([secondary])), self.bare.without_load()
+        trial = placements.allocate_pairs(bare, asked, *pair, bare.peers[pair], force=True)
         state, cache = self.before.state.copy(), self.before.cache
         for change in trial.changes:
             state.columns.put(int(change.rows[0]), change.new)

@@ -32,7 +32,7 @@ def unrecoverable(state: State, scope: Bools, redundancy: Assessment | None = No
 
 def unrecoverable_rows(state: State, scope: Bools, redundancy: Assessment | None = None) -> Iterator[int]:
     """Yield the rows of the instances that :func:`unrecoverable` marks."""
-    state = replace(state, stamp=np.arange(len(state.pnode)))
+    state = replace(state.without_load(), stamp=np.arange(len(state.pnode)))
     redundancy = redundancy or assess(state, scope & ~state.columns.offline, PlacementOptions())
     for node in _unproved(state, scope, redundancy):
         for recovery in recoveries(state.copy(), node):

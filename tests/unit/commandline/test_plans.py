@@ -41,10 +41,10 @@ def test_each_option_of_view() -> None:
         [
             *("-Onode1", "--exclusion-tags=a,b", "--min-disk=0.5", "--max-cpu=3", "--ignore-dynu"),
             *("--select-instances=i", "--exclude-instances=j", "--static-kvm-node-memory=7"),
-            "--move-diskless",
+            *("--move-diskless", "--load=real"),
         ],
     )
-    assert astuple(view_of(line)) == (("node1",), ("a", "b"), 0.5, 3.0, 7, ("i",), ("j",), True, True)
+    assert astuple(view_of(line)) == (("node1",), ("a", "b"), 0.5, 3.0, 7, ("i",), ("j",), True, True, "real")
 
 
 def test_plan_to_pick_has_no_default() -> None:

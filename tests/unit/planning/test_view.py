@@ -1,11 +1,14 @@
 """The cluster as options show it."""
 
 from dataclasses import replace
+from typing import get_args
 
+import numpy as np
 import pytest
 
 from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.load import HOURS, LoadMode, LoadProfile
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.view import (
     View,
@@ -54,6 +57,23 @@ def test_ignored_load_is_zero() -> None:
     )
     state = state_of(busy, View(ignore_dynu=True))
     assert {each.load for each in state.cluster.instances} == {Load(0.0, 0.0, 0.0, 0.0)}
+
+
+def test_measured_load_counts_as_the_view_says() -> None:
+    hours = np.zeros((4, HOURS))
+    hours[0, 7] = 3.0
+    profiles = {each.name: LoadProfile(hours / 2, hours, hours[:, 0]) for each in CLUSTER.instances[:1]}
+    measured = replace(CLUSTER, load_profiles=profiles)
+    states = {mode: state_of(measured, View(load=mode)) for mode in get_args(LoadMode)}
+    assert states["none"].columns.shape.load == states["upstream"].columns.shape.load == ()
+    assert [each.load for each in states["none"].cluster.instances] == [Load()] * 2
+    assert [each.load for each in states["upstream"].cluster.instances] == [Load(1, 0, 0, 0), Load()]
+    assert [each.load for each in states["real"].cluster.instances] == [Load(0, 0, 0, 0)] * 2
+    cpu = states["real"].columns.hours_load_cpu  # type: ignore[attr-defined]
+    assert cpu.worst().tolist() == [3000, 0, 3000]
+    assert np.argwhere(cpu.sums).tolist() == [[0, 7], [2, 7]]
+    with pytest.raises(HtoolsError, match="--load=real: no measured load is known"):
+        state_of(CLUSTER, View(load="real"))
 
 
 @pytest.mark.parametrize(
