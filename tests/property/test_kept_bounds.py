@@ -79,7 +79,7 @@ def move_at_random(search: Search, rng: random.Random) -> None:
             return
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @varied
 @np.errstate(invalid="ignore", divide="ignore", over="ignore")
 def test_no_move_scores_below_bounds_of_earlier_steps(

@@ -60,7 +60,7 @@ def takes_all(described: Cluster, name: str) -> bool:
     return any(node.t_mem > used[node.name] + used[name] for node in described.nodes if node.name != name)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(described=cases)
 def test_node_with_one_set_goes_if_another_takes_it(described: Cluster) -> None:
     """Sets are apart only between the steps of their members, also where two nodes go at once."""

@@ -150,7 +150,7 @@ STEPS, LONGEST = 4, 8  # steps at each price in the first round, doubled until t
 LENGTHIEST = 1 / 8  # rounds of annealing grow as well: at most this length, for each instance
 HOT = (1.0, 0.3, 0.1)  # noise of annealing, by rounds
 # Usually a search ends after so many steps for each instance, or so many in all, without anything better.
-PATIENCE, FEWEST = 16, 256
+PATIENCE, FEWEST = 16, 64
 RATINGS = 8  # ratings of annealing that count as a step; a step of the tabu search takes about as long
 
 

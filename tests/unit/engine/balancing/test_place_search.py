@@ -10,7 +10,7 @@ import pytest
 from ganeti_htools.engine.balancing.balance import candidates, score_of
 from ganeti_htools.engine.balancing.place_exchanges import PlaceExchanges
 from ganeti_htools.engine.balancing.place_moves import PlaceMoves
-from ganeti_htools.engine.balancing.place_plans import FEWEST, RATINGS, Annealing, TabuSearch, wander
+from ganeti_htools.engine.balancing.place_plans import PATIENCE, RATINGS, Annealing, TabuSearch, wander
 from ganeti_htools.engine.balancing.scoring import SearchSpace
 from ganeti_htools.engine.balancing.visits import Visit, Visits
 from ganeti_htools.engine.balancing.way_costs import Costs, Homes, Weights
@@ -110,7 +110,7 @@ def test_ratings_without_anything_better_count_as_steps() -> None:
     tabu, annealing = Idle(), Idle()
     *_, found = wander(cast(Any, tabu), cast(Any, annealing), [1.0], lambda _score: True)
     assert not found
-    assert 0 < annealing.rated < FEWEST * RATINGS
+    assert 0 < annealing.rated < PATIENCE * len(annealing.movable) * RATINGS
 
 
 def test_large_clusters_are_searched_in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
