@@ -89,14 +89,13 @@ class ClusterMethods:
             "updating": model.updating,
             "updating_error": why,
             "generations": model.generations,
-            **(await self._profiles(model.available) if load and model.available is not None else {}),
+            **(await self._profiles(model) if load else {}),
         }
 
-    async def _profiles(self, cluster: Cluster) -> dict[str, Any]:
-        known = await self._load.known(cluster)
-        if (why := self._load.obstacle(known)) is not None:
-            raise RefusalError(Refusal.LOAD, f"the load is not known: {why}")
-        return {"load": await machine.run_sync(load_profiles.to_json, known.profiles)}
+    async def _profiles(self, model: Model) -> dict[str, Any]:
+        if model.load_profiles is None:
+            raise RefusalError(Refusal.LOAD, f"the load is not known: {self._load.why_unused}")
+        return {"load": await machine.run_sync(load_profiles.to_json, model.load_profiles)}
 
     async def _parts(self, model: Model, answers: ClusterAnswers) -> dict[str, orjson.Fragment]:
         async with self._encoding:

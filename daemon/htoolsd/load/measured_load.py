@@ -38,6 +38,7 @@ _VERSION = 1  # of the file
 _FILE_BYTES = 1 << 27  # at most
 _DAY = 24 * HOUR
 _LONGEST_DAYS = 7  # since the last hour in the profiles
+_OFF = "[load] is off"
 _LATE = 3  # rounds without figures, after which the last ones are late
 
 
@@ -58,7 +59,9 @@ class MeasuredLoad:
         self._wrong: list[str] = []
         self._replacements = Replacements()
         self._known: tuple[object, object, KnownLoad] | None = None
+        self._counted: float | None = None  # the end of the hours that plans and tools count
         self.sample = LoadSample({}, {}, {})
+        self.why_unused: str | None = _OFF
 
     @property
     def settings(self) -> LoadSettings:
@@ -76,7 +79,10 @@ class MeasuredLoad:
         while True:
             changed, settings = self._settings.changed, self.settings
             if not self.on:
-                source, self._errors, self._sampled = None, (), None
+                source, self._errors, self._sampled, self.why_unused = None, (), None, _OFF
+                if self._counted is not None:
+                    await self._sync.count_load(None)
+                    self._counted = None
                 await changed.wait()
                 continue
             if not read:
@@ -84,6 +90,7 @@ class MeasuredLoad:
                 read = True
             if source is None or settings != of:
                 source, of = await effect(make_source, settings), settings
+                self.why_unused = self.why_unused and "nothing is measured yet"
             cluster = self._sync.led_cluster
             if cluster is not None:
                 await self.round(source, cluster)
@@ -109,6 +116,7 @@ class MeasuredLoad:
         if self._errors and not errors:
             _log.info("load is measured again")
         self._errors = errors
+        await self._count(cluster)
 
     async def _add_hours(self, source: LoadSource, names: LoadNames, cluster: Cluster) -> None:
         """Add the hours that have ended to the profiles, a day at a time. Raises LoadError."""
@@ -133,13 +141,20 @@ class MeasuredLoad:
     def obstacle(self, load: KnownLoad) -> str | None:
         """Return why load must not be used; None if it may."""
         least, days = self.settings.min_coverage, (machine.now() - self._until) / _DAY
-        if not self.on:
-            return "[load] is off"
         if self.sample.instances is None:
             return "MonD measures the load of instances on Xen only"
         if load.coverage < least:
             return f"known for {load.coverage:.0f} % of the instances, expected {least:g} % (min_coverage)"
         return f"last measured {days:.0f} days ago" if days > _LONGEST_DAYS else None
+
+    async def _count(self, cluster: Cluster) -> None:
+        """Have plans and tools count the load once an hour, if it may be used."""
+        load = await self.known(cluster)
+        self.why_unused = self.obstacle(load)
+        until = self._until if self.why_unused is None else None
+        if until != self._counted:
+            await self._sync.count_load(load.profiles if until else None)
+            self._counted = until
 
     async def status(self) -> dict[str, Any]:
         """Return the state of the load, JSON; ``until`` is in seconds of the epoch."""
@@ -152,7 +167,7 @@ class MeasuredLoad:
             "late": age is not None and age > _LATE * self.settings.every_seconds,
             "until": self._until or None,
             "coverage": round(load.coverage, 1),
-            "unused": None if cluster is None else self.obstacle(load),
+            "unused": self.why_unused,
             "learning": not any(each.counts for each in self._measured.values()),
             "missing": list(load.missing),
             "impossible": self._wrong,

@@ -19,6 +19,7 @@ from ganeti_htools.luxi.client import AnswerError
 from ganeti_htools.luxi.queries import NODE_LIVE_FIELDS, ClusterAnswers, MissingReason, QueryRow
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.ignored_tags import without_ignored
+from ganeti_htools.model.load import LoadProfile
 from ganeti_htools.model.types import Status
 from htoolsd.sync.node_figures import FreeChange, free_changes, same_placement, with_free_change
 from htoolsd.sync.node_storage import KnownStorage, with_current_storage
@@ -29,6 +30,7 @@ from htoolsd.sync.standby import StandbyNodes, revise_standby, with_standby
 CONFIGURATION, LIVE, STORAGE = "configuration", "live", "storage"
 UPDATES = "updates"  # live data of some nodes
 LEDGER = "ledger"
+LOAD = "load"
 TABLES = {
     CONFIGURATION: ("cluster", "groups", "networks", "nodes", "instances"),
     LIVE: ("live_nodes", "live_instances"),
@@ -64,7 +66,8 @@ class Model:
     None until both kinds were polled: ``answers`` joins the tables; ``without_storage`` is the cluster in the
     answers; ``without_reservations`` adds ``storage``; ``cluster`` adds the inventories in tags,
     ``reservations`` and ``standby``. ``available`` is the cluster for plans and tools: promises to its
-    instances, which decisions count themselves, are reserved in it. ``silent`` nodes are in use but do not
+    instances, which decisions count themselves, are reserved in it, and it has the measured load
+    (``load_profiles``, None while load is not used). ``silent`` nodes are in use but do not
     report; they count as offline. ``changed_nodes`` have other instances since the time of a poll. Nodes in
     ``polled_nodes`` were polled at this time, after the last poll of all nodes. ``former_nodes`` are those
     that an instance had before, until a job on the instance ends: its disks leave an old secondary late.
@@ -85,6 +88,8 @@ class Model:
     storage: KnownStorage = field(default_factory=KnownStorage)
     reservations: Reservations = field(default_factory=Reservations)
     standby: StandbyNodes = field(default_factory=dict)
+    load_profiles: Mapping[str, LoadProfile] | None = None
+    load_generation: int = 0
 
     @property
     def name(self) -> str | None:
@@ -93,10 +98,11 @@ class Model:
 
     @property
     def generations(self) -> dict[str, int]:
-        """The generation of each table, and those of storage and reservations if they have ever changed."""
+        """The generation of each table, and of storage, reservations and load that have ever changed."""
         names = (name for tables in TABLES.values() for name in tables)
         found = {name: self.tables[name].generation for name in names if name in self.tables}
         others = {STORAGE: self.storage.generation, LEDGER: self.reservations.generation}
+        others[LOAD] = self.load_generation
         return found | {name: generation for name, generation in others.items() if generation}
 
     @property
@@ -306,12 +312,20 @@ def set_reservations(model: Model, reserved: Reservations) -> Model:
     new = with_standby(with_reservations(tagged, reserved), model.standby)
     cluster = _reuse_rows(new, model.cluster)
     available = with_promises_reserved(cluster, reserved)
+    if model.load_profiles is not None:
+        available = replace(available, load_profiles=model.load_profiles)
     return replace(
         model,
         reservations=reserved,
         cluster=cluster,
         available=cluster if available is cluster else _reuse_rows(available, model.available),
     )
+
+
+def set_load(model: Model, profiles: Mapping[str, LoadProfile] | None) -> Model:
+    """Return the model with other measured load."""
+    new = replace(model, load_profiles=profiles, load_generation=model.load_generation + 1)
+    return set_reservations(new, new.reservations)
 
 
 def _reuse_rows(cluster: Cluster, before: Cluster | None) -> Cluster:

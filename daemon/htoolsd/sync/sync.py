@@ -21,6 +21,7 @@ from ganeti_htools.luxi.queries import QueryRow
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError, on_one_line
 from ganeti_htools.model.ganeti_version import rules_of
+from ganeti_htools.model.load import LoadProfile
 from ganeti_htools.nursery import open_nursery
 from ganeti_htools.sources.source import describe_updating
 from htoolsd.config.settings import Settings
@@ -44,6 +45,7 @@ from htoolsd.sync.model import (
     Model,
     nodes_without_live_data,
     note_ended_jobs,
+    set_load,
     set_reservations,
     set_storage,
     set_tables,
@@ -437,6 +439,10 @@ class Sync:
         new = update_reservations(self.model.reservations, reserved)
         if new is not self.model.reservations:
             await self._change(self._rows(), lambda: set_reservations(self.model, new))
+
+    async def count_load(self, profiles: Mapping[str, LoadProfile] | None) -> None:
+        """Have plans and tools count this measured load; none with None."""
+        await self._change(self._rows(), lambda: set_load(self.model, profiles))
 
     async def _change(self, rows: int, change: Callable[[], Model]) -> None:
         """Change the model, which takes the time of so many rows. Only one change is made at a time."""

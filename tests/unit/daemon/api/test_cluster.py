@@ -1,14 +1,16 @@
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 import trio
 from trio.testing import MockClock
 
-from ganeti_htools.backends import ganeti_storage, luxi
+from ganeti_htools.backends import ganeti_storage, load_profiles, luxi
 from ganeti_htools.client.protocol import RefusalError
 from ganeti_htools.luxi import relayed
 from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.load import HOURS, LOAD_KINDS, LoadProfile
 from htoolsd.api.cluster import ClusterMethods
 from htoolsd.load.measured_load import MeasuredLoad
 from htoolsd.plans.plans import Plans
@@ -84,3 +86,16 @@ async def test_cluster_answer_has_reservations(autojump_clock: MockClock) -> Non
         assert [node.inventories for node in cluster.nodes] == [
             node.inventories for node in sync.model.cluster.nodes
         ]
+
+
+async def test_cluster_has_measured_load_when_asked(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(2)
+        methods, hours = methods_of(sync), np.full((len(LOAD_KINDS), HOURS), 0.5)
+        with pytest.raises(RefusalError, match=r"^the load is not known: \[load\] is off$"):
+            await methods.cluster({"load": True}, None)
+        await sync.count_load({"instance1": LoadProfile(hours, 2 * hours, hours[:, 0])})
+        told = orjson.loads(orjson.dumps(await methods.cluster({"load": True}, None)))
+        assert (load_profiles.from_json(told["load"])["instance1"].peak == 1).all()
+        assert told["generations"]["load"] == 1
+        assert "load" not in orjson.loads(orjson.dumps(await methods.cluster({}, None)))

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from ganeti_htools import machine
 from ganeti_htools.backends import load_profiles
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.columns import Floats
+from ganeti_htools.model.load import LoadProfile
 from htoolsd.config.load import LoadSettings
 from htoolsd.load.figures import HOUR, LoadError, LoadHours, LoadNames, LoadSample
 from htoolsd.load.measured_load import MeasuredLoad, errors_of_source
@@ -26,6 +26,18 @@ ROWS = tuple(Instance(f"vm{number}.example.com", 1024, 0, (), 2, pnode="node1") 
 CLUSTER = Cluster(nodes=(Node("node1", ""),), instances=ROWS)
 NOW = 1_700_000_000.0
 FIGURES = np.array([1.5, 512.0, 1.0, 0.0])
+
+
+class Synced:
+    """The cluster, and the profiles that plans and tools count after each change."""
+
+    led_cluster = CLUSTER
+
+    def __init__(self) -> None:
+        self.counted = list[Mapping[str, LoadProfile] | None]()
+
+    async def count_load(self, profiles: Mapping[str, LoadProfile] | None) -> None:
+        self.counted.append(profiles)
 
 
 class Source:
@@ -57,16 +69,17 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return times
 
 
-def measured_load(directory: Path, **keys: Any) -> MeasuredLoad:
+def measured_load(directory: Path, sync: Any = None, **keys: Any) -> MeasuredLoad:
     known = settings(load=LoadSettings(**{"source": "program", "program": "/bin/true", **keys}))
-    sync: Any = SimpleNamespace(led_cluster=CLUSTER)
-    return MeasuredLoad(str(directory / "load.json"), known, sync)
+    synced: Any = sync or Synced()
+    return MeasuredLoad(str(directory / "load.json"), known, synced)
 
 
 async def test_four_weeks_are_asked_for_at_first_and_then_each_hour(
     tmp_path: Path, clock: list[float]
 ) -> None:
-    load, source = measured_load(tmp_path), Source()
+    sync, source = Synced(), Source()
+    load = measured_load(tmp_path, sync)
     await load.round(source, CLUSTER)
     assert len(source.asked) == 28
     assert (source.asked[0][0], source.asked[-1][1]) == (NOW // HOUR * HOUR - 28 * 86400, NOW // HOUR * HOUR)
@@ -78,6 +91,7 @@ async def test_four_weeks_are_asked_for_at_first_and_then_each_hour(
     clock[0] += HOUR
     await load.round(source, CLUSTER)
     assert source.asked[28:] == [(NOW // HOUR * HOUR, NOW // HOUR * HOUR + HOUR)]
+    assert [len(profiles or ()) for profiles in sync.counted] == [5, 5]
 
 
 async def test_later_daemon_goes_on_with_what_was_written(tmp_path: Path, clock: list[float]) -> None:
@@ -114,13 +128,18 @@ async def test_damaged_file_is_set_aside(tmp_path: Path, content: str) -> None:
 async def test_load_is_used_if_enough_instances_are_covered(
     tmp_path: Path, clock: list[float], known: int, least: float, unused: str | None
 ) -> None:
-    load = measured_load(tmp_path, min_coverage=least)
-    await load.round(Source(known), CLUSTER)
+    sync = Synced()
+    load = measured_load(tmp_path, sync, min_coverage=least)
+    source = Source(known)
+    await load.round(source, CLUSTER)
     status = await load.status()
     assert (status["unused"], status["coverage"]) == (unused, 20.0 * known)
     assert status["missing"] == [row.name for row in ROWS[known:]]
-    clock[0] += 9 * 86400
-    assert load.obstacle(await load.known(CLUSTER)) == (unused or "last measured 9 days ago")
+    assert len(sync.counted) == (unused is None)
+    source.errors, clock[0] = ["no answer"], clock[0] + 9 * 86400
+    await load.round(source, CLUSTER)
+    assert (await load.status())["unused"] == (unused or "last measured 9 days ago")
+    assert unused or sync.counted[1:] == [None]
 
 
 async def test_errors_are_told_until_the_source_answers_again(tmp_path: Path, clock: list[float]) -> None:
@@ -184,5 +203,4 @@ async def test_monitoring_daemons_measure_instances_on_xen_only(
 
 async def test_nothing_is_done_without_a_source(tmp_path: Path) -> None:
     load = measured_load(tmp_path, source="none")
-    assert not load.on
-    assert load.obstacle(await load.known(CLUSTER)) == "[load] is off"
+    assert (load.on, load.why_unused) == (False, "[load] is off")
