@@ -23,8 +23,8 @@ from ganeti_htools.model.columns import (
 )
 from ganeti_htools.model.figures import Figures, tabulate
 from ganeti_htools.model.ganeti_version import rules_of
+from ganeti_htools.model.hour_sums import UNITS, HourSums, MeasuredLoads, measured_loads
 from ganeti_htools.model.inventory import Inventory
-from ganeti_htools.model.load import UNITS, HourSums, MeasuredLoads, measured_loads
 from ganeti_htools.model.node_reservations import NodeReservations, node_reservations
 from ganeti_htools.model.node_usage import HostedInstances, hosted_instances, sum_by
 from ganeti_htools.model.placement_rules import placement_rules

@@ -16,7 +16,7 @@ from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, by_unit, existing
 from ganeti_htools.model.disk_defaults import with_disk_defaults
 from ganeti_htools.model.figures import Figures
-from ganeti_htools.model.load import HourSums, MeasuredLoads
+from ganeti_htools.model.hour_sums import HourSums, MeasuredLoads
 from ganeti_htools.model.node_reservations import node_reservations
 from ganeti_htools.model.node_state import NodeState
 from ganeti_htools.model.placement_rules import PlacementRules

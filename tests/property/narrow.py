@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Load, Node
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.load import HOURS, HourSums, LoadProfile
+from ganeti_htools.model.hour_sums import HourSums
+from ganeti_htools.model.load import HOURS, LoadProfile
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit

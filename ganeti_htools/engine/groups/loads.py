@@ -15,7 +15,7 @@ import numpy as np
 
 from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.columns import NOWHERE, Floats, Ints
-from ganeti_htools.model.load import MeasuredLoads
+from ganeti_htools.model.hour_sums import MeasuredLoads
 from ganeti_htools.model.state import State
 
 # Distance from the mean at which a relative load is an outlier.

@@ -12,7 +12,7 @@ from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.figures import tabulate
-from ganeti_htools.model.load import HourSums
+from ganeti_htools.model.hour_sums import HourSums
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import DiskTemplate, MirrorType
 
