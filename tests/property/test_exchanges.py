@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.balance import candidates, score_of
-from ganeti_htools.engine.balancing.exchanges import ProposedExchanges
-from ganeti_htools.engine.balancing.place_exchanges import PlaceExchanges
+from ganeti_htools.engine.balancing.place_exchanges import PlaceExchanges, ProposedExchanges
 from ganeti_htools.engine.balancing.place_scores import place_scores
 from ganeti_htools.engine.balancing.scoring import SearchSpace
 from ganeti_htools.engine.balancing.visits import Visits

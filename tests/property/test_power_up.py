@@ -15,9 +15,8 @@ from ganeti_htools.engine.squeezing import squeeze
 from ganeti_htools.engine.squeezing.power_down import power_down
 from ganeti_htools.engine.squeezing.power_group import power_group
 from ganeti_htools.engine.squeezing.power_plan import ANY, Action, AllowedMoves, PowerPlan, Wishes
-from ganeti_htools.engine.squeezing.power_up import in_order, power_up
 from ganeti_htools.engine.squeezing.reserve import redundant, room_on_all
-from ganeti_htools.engine.squeezing.squeeze import NamedPhase
+from ganeti_htools.engine.squeezing.squeeze import NamedPhase, in_order, power_up
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.rules.separation import Separation, all_find_places, distance_of
+from ganeti_htools.engine.rules.contradictions import Separation, all_find_places, distance_of
 from ganeti_htools.model.columns import Bools
 
 

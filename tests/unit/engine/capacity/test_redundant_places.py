@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import simu
-from ganeti_htools.engine.capacity.redundant_places import fill_redundantly
+from ganeti_htools.engine.capacity.counting import fill_redundantly
 from ganeti_htools.engine.capacity.scope import AllocationScope
 from ganeti_htools.engine.redundancy.assessment import Assessment, assess
 from ganeti_htools.model.derive import derive

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.maintenance.colouring import ALGORITHMS, Graph, colour
+from ganeti_htools.engine.maintenance.rolling import ALGORITHMS, Graph, colour
 
 
 @st.composite
