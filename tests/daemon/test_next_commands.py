@@ -5,6 +5,7 @@ There ``hbal`` and its like are Debian's, which know no ``-D``.
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,34 @@ from tests.support.programs import PATIENCE, ROOT, Daemon, wait_until
 from tests.support.simulators import simulator
 
 OURS = ("hbal", "hcheck", "hmaintain", "hsqueeze", "htoolsctl")
+
+# Commands for what the cluster below has not, and those that would change the machine: their options are read.
+RARE = (
+    "gnt-cluster verify",
+    "gnt-instance failover -I hail web1",
+    "gnt-instance failover web1",
+    "gnt-instance migrate --cleanup web1",
+    "gnt-instance shutdown web1",
+    "gnt-instance startup web1",
+    "gnt-node modify --drained=no node1",
+    "gnt-node modify --offline=no node1",
+    "gnt-node modify --offline=yes --auto-promote node1",
+    "hbal -D -E -G rack1",
+    "hsqueeze -D -v -v",
+    "htoolsctl load",
+    "htoolsctl notify --test",
+    "htoolsctl plan 1a2b",
+    "htoolsctl policies --explain squeeze",
+    "htoolsctl refresh",
+    "htoolsctl resume 1a2b",
+    "htoolsctl run --forget-failures squeeze",
+    "htoolsctl usage",
+    "htoolsd --config /etc/htoolsd.toml --check-config",
+    "journalctl -u htoolsd -p warning",
+    "systemctl restart htoolsd",
+    "systemctl status ganeti-luxid",
+    "systemctl status htoolsd",
+)
 
 
 def cluster() -> Cluster:
@@ -73,6 +102,21 @@ def daemon(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             yield daemon
         finally:
             daemon.kill()
+
+
+@pytest.mark.parametrize("command", RARE)
+def test_options_of_rare_commands_exist(command: str, installed: Path) -> None:
+    program, *words = command.split()
+    if not program.startswith("h") and shutil.which(program) is None:
+        pytest.skip(f"needs {program}")
+    if program in ("gnt-instance", "gnt-node"):  # they take no option after the name
+        del words[-1]
+    path = {"PATH": f"{installed.parent / 'lib/htoolsd/bin'}:{installed}:{os.environ['PATH']}"}
+    command_line = [program, *words, "--help"]
+    done = subprocess.run(
+        command_line, capture_output=True, text=True, env=os.environ | path, timeout=PATIENCE
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_commands_of_ours_run_as_shown(daemon: Daemon, installed: Path) -> None:
