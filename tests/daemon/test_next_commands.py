@@ -23,7 +23,7 @@ from tests.support.simulators import simulator
 
 OURS = ("hbal", "hcheck", "hmaintain", "hsqueeze", "htoolsctl")
 
-# Commands for what the cluster below has not, and those that would change the machine: their options are read.
+# Commands for what the cluster below lacks, and those that would change the machine: their options are read.
 RARE = (
     "gnt-cluster verify",
     "gnt-instance failover -I hail web1",

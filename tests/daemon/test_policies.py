@@ -152,7 +152,7 @@ def test_acts_and_keeps_its_budget_after_a_kill(tmp_path: Path) -> None:
         held = {each["condition"] for each in explained["groups"][0]["held"]}
         assert {"jobs", "plan", "budget"} <= held
         assert (
-            "held back by budget: the day's budget is spent"
+            "blocked by budget: the day's budget is spent"
             in ctl(daemon, "policies", "--explain", "rebalance").stdout
         )
         daemon.kill()

@@ -114,11 +114,11 @@ def settings(mode: str, moves: int = 1) -> str:
 
 
 def wait_until_held_back(daemon: Daemon, *reasons: str) -> None:
-    """Have the policy consider the group until it is held back for these reasons."""
+    """Have the policy consider the group until it skips it for these reasons."""
 
     def held_back() -> bool:
         decision = considered(daemon)
-        return decision["outcome"] == "held back" and all(each in decision["reason"] for each in reasons)
+        return decision["outcome"] == "skipped" and all(each in decision["reason"] for each in reasons)
 
     wait_until(held_back)
 

@@ -49,7 +49,7 @@ SETTINGS = st.builds(
 
 @dataclass
 class Weeks:
-    """A cluster under a policy: the moves it made (when, which, MiB), and why it held back where it could."""
+    """A cluster under a policy: the moves it made (when, which, MiB), and why it skipped where it could."""
 
     cluster: Cluster
     settings: RebalanceSettings

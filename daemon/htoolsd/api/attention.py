@@ -255,7 +255,7 @@ def _of_files(status: Mapping[str, Any]) -> Iterator[Attention]:
     elif ledger["following"]:
         yield Attention("ledger", f"the ledger is not updated: {ledger['following']}", _LOG)
     if ledger["beyond"]:
-        text = f"claims beyond the capacity of their provider: {ledger['beyond']}"
+        text = f"claims that exceed the capacity of their provider: {ledger['beyond']}"
         yield Attention("capacity", text, "htoolsctl usage")
     if history["error"]:
         yield Attention("history", f"the history cannot be written: {history['error']}", _LOG)

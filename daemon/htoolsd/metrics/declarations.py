@@ -260,7 +260,7 @@ METRICS = (
     _gauge("htoolsd_ledger_claims", "Claims in the ledger.", _one("ledger", "claims")),
     _gauge(
         "htoolsd_ledger_exceeding_claims",
-        "Claims beyond the capacity of their provider.",
+        "Claims that exceed the capacity of their provider.",
         _one("ledger", "beyond"),
     ),
     _counter(

@@ -10,7 +10,7 @@ from htoolsd.policies.memory import PolicyMemory
 from htoolsd.policies.remedies import POLICIES
 from htoolsd.policies.squeeze import NO_STANDBY
 
-OUTCOMES = HELD, WOULD, PROPOSED, BEGUN, FAILED = "held back", "would act", "proposed", "begun", "failed"
+OUTCOMES = HELD, WOULD, PROPOSED, BEGUN, FAILED = "skipped", "would act", "proposed", "begun", "failed"
 _SUMMARY = ("time", "remedy", "group", "outcome", "reason")
 
 
@@ -19,7 +19,7 @@ class PolicyDecision(HistoryEntry):
     """The decision of a policy about a node group, and its reason.
 
     ``group`` is empty when the cluster could not be judged. ``remedy`` is the title of the remedy.
-    ``outcome`` is "held back", "would act", "proposed", "begun" or "failed". ``plan`` is the id of the new
+    ``outcome`` is "skipped", "would act", "proposed", "begun" or "failed". ``plan`` is the id of the new
     plan, ``moves`` are its moves, ``powered`` the nodes that it powers down or up.
 
     ``since`` compares the last decision in the mode shadow with the present: its time, the expected score,
@@ -84,7 +84,7 @@ def policy_summary(
 ) -> dict[str, Any]:
     """Return a policy's mode, health and last decision as JSON.
 
-    Of the decisions of the last round, one that was not held back is preferred. ``off`` are the node groups
+    Of the decisions of the last round, one that was not skipped is preferred. ``off`` are the node groups
     in which failed plans have switched the policy off. ``lacking`` are the node
     groups that lack minimal resources although all their standby nodes are up.
     """

@@ -94,7 +94,7 @@ def _group(policy: str, group: Mapping[str, Any]) -> Iterator[str]:
     what = "" if group["remedy"] == policy else f", {group['remedy']}"
     yield f"Now in {group['group']}{what}: score {_score(group['score']['before'])}{lost}"
     for held in group["held"]:
-        yield f"  held back by {held['condition']}: {held['reason']}"
+        yield f"  blocked by {held['condition']}: {held['reason']}"
     if group["powered"]:
         yield f"  {group['remedy']}: {', '.join(group['powered'])}"
     yield from (f"  {repair}" for repair in group["repairs"])

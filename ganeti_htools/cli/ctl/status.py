@@ -212,7 +212,7 @@ def notification_outcome(answer: Any) -> str:
 def _ledger(ledger: Any) -> str:
     if ledger["error"]:
         return f"unavailable: {ledger['error']}"
-    beyond = f" ({ledger['beyond']} beyond the capacity)" if ledger["beyond"] else ""
+    beyond = f" ({ledger['beyond']} exceed the capacity)" if ledger["beyond"] else ""
     known = f"{counted(ledger['providers'], 'provider')}, {counted(ledger['claims'], 'claim')}{beyond}"
     return f"{known}, {counted(ledger['conflicts'], 'conflict')} ({ledger['database']}){_behind(ledger)}"
 
@@ -223,7 +223,7 @@ def _behind(ledger: Any) -> str:
     if ledger["behind_s"] is None:
         return f"; does not have the cluster yet{why}"
     late = ledger["behind_s"] >= _LATE or why
-    return f"; {duration(ledger['behind_s'])} behind{why}" if late else ""
+    return f"; lags by {duration(ledger['behind_s'])}{why}" if late else ""
 
 
 def _policies(policies: Any) -> Iterator[str]:

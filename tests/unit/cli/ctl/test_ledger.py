@@ -87,6 +87,6 @@ def test_allocations() -> None:
     ]
     first, second, third = ledger.allocations(told).splitlines()
     assert (first, second) == ("c/web (instance)", "  c/node1: VCPU 1, MEMORY_MB 5")
-    assert third.startswith("c/new (instance, promised, beyond the capacity, until 19")
+    assert third.startswith("c/new (instance, promised, exceeds the capacity, until 19")
     assert ledger.allocations([]) == "no allocations"
     assert ledger.released(told[0]) == "the claim of c/web has ended"

@@ -64,7 +64,7 @@ def test_what_it_would_do() -> None:
     assert lines[0] == "rebalance: act; 3 moves and 5 MiB left of the day"
     assert lines[2:] == [
         "Now in rack1: score 3.00000000, 2 nodes not N+1",
-        "  held back by jobs: jobs have not ended: 1",
+        "  blocked by jobs: jobs have not ended: 1",
         "  1 move, 500 MiB, score 3.00000000 => 1.50000000:",
         "    web: node1 => node2",
     ]
@@ -79,9 +79,9 @@ def test_what_comes_of_a_wish() -> None:
 
 
 def test_a_policy_that_does_several_things_says_which() -> None:
-    down = DECIDED | {"policy": "squeeze", "remedy": "power down", "outcome": "held back", "reason": "jobs"}
+    down = DECIDED | {"policy": "squeeze", "remedy": "power down", "outcome": "skipped", "reason": "jobs"}
     assert policies.line(down | {"plan": None}).startswith(
-        "squeeze (power down) in rack1 (timer) held back: jobs"
+        "squeeze (power down) in rack1 (timer) skipped: jobs"
     )
     group = GROUP | {"remedy": "power down", "powered": ["node3", "node4"], "n1": 0}
     lines = policies.explanation(POLICY | {"name": "squeeze", "groups": [group]}).splitlines()

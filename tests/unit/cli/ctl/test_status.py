@@ -185,7 +185,7 @@ def test_policies_in_a_line() -> None:
     last = {
         "remedy": "power down",
         "group": "rack1",
-        "outcome": "held back",
+        "outcome": "skipped",
         "reason": "jobs have not ended: 1",
     }
     squeeze = {
@@ -198,7 +198,7 @@ def test_policies_in_a_line() -> None:
     off = squeeze | {"name": "rebalance", "mode": "off", "last": None}
     assert "policies" not in told()
     assert told(policies=[off])["policies"] == "rebalance off"
-    expected = "squeeze act (power down held back in rack1 2 min ago: jobs have not ended: 1); rebalance off"
+    expected = "squeeze act (power down skipped in rack1 2 min ago: jobs have not ended: 1); rebalance off"
     assert told(policies=[squeeze, off])["policies"] == expected
     loud = squeeze | {"health": "switched off", "error": "job 1 failed", "last": None}
     assert told(policies=[loud])["policies"] == "squeeze act, switched off"
@@ -212,8 +212,8 @@ LEDGER = {"database": "/l", "error": None, "providers": 4, "claims": 2, "beyond"
     [
         ({"behind_s": 0.0, "following": None}, ""),
         ({"behind_s": 3.0, "following": None}, ""),
-        ({"behind_s": 130.0, "following": None}, "; 2 min behind"),
-        ({"behind_s": 3.0, "following": "it is full"}, "; 3 s behind: it is full"),
+        ({"behind_s": 130.0, "following": None}, "; lags by 2 min"),
+        ({"behind_s": 3.0, "following": "it is full"}, "; lags by 3 s: it is full"),
         ({"behind_s": None, "following": None}, "; does not have the cluster yet"),
         ({"behind_s": None, "following": "locked"}, "; does not have the cluster yet: locked"),
     ],

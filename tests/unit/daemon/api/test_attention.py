@@ -113,7 +113,10 @@ def test_nothing_needs_attention() -> None:
             "HTTP does not listen at 127.0.0.1:9719: Address already in use;"
             " next: journalctl -u htoolsd -p warning",
         ),
-        ({"ledger": {"beyond": 2}}, "claims beyond the capacity of their provider: 2; next: htoolsctl usage"),
+        (
+            {"ledger": {"beyond": 2}},
+            "claims that exceed the capacity of their provider: 2; next: htoolsctl usage",
+        ),
         (
             {"history": {"error": "full"}},
             "the history cannot be written: full; next: journalctl -u htoolsd -p warning",

@@ -137,5 +137,5 @@ def test_ends_of_plans_and_acts_of_policies_are_events(
 
 def test_other_entries_are_no_events() -> None:
     decided = Decided(NOW, NOT_NEEDED, [], 1.0, {})  # its details are costly
-    others = [plan("done"), plan("planned"), plan("stopped"), policy("held back"), policy("proposed")]
+    others = [plan("done"), plan("planned"), plan("stopped"), policy("skipped"), policy("proposed")]
     assert [event_of(each) for each in [*others, decided]] == [None] * 6

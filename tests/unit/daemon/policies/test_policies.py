@@ -111,7 +111,7 @@ async def test_balances_once_and_then_rests(autojump_clock: MockClock, tmp_path:
 async def test_timer_begins_a_plan_after_hold_rounds(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=replace(EAGER, mode="shadow", hold=3)) as daemon:
         told = [await daemon.next(count) for count in range(3)]
-        assert [each.outcome for each in told] == ["held back", "held back", "would act"]
+        assert [each.outcome for each in told] == ["skipped", "skipped", "would act"]
         assert {each.trigger for each in told} == {"timer"}
 
 
@@ -204,7 +204,7 @@ async def test_silent_node_holds_back_only_in_its_own_group(
     rows, more = uneven(), grouped().cluster
     nodes = (*rows.nodes, *more.nodes[-2:])
     start = initial_world(replace(rows, groups=more.groups, nodes=nodes))
-    for lost, outcome in (("four", "begun"), ("two", "held back")):
+    for lost, outcome in (("four", "begun"), ("two", "skipped")):
         async with working(tmp_path / lost, world=lose_node(start, lost), rebalance=EAGER) as daemon:
             decision = await daemon.decided()
             assert (decision.group, decision.outcome) == ("default", outcome)
@@ -239,7 +239,7 @@ async def test_outage_of_a_node_begins_the_rounds_anew(autojump_clock: MockClock
         daemon.luxid.jobs.submit([[role("two", offline=True)]])
         change(daemon.settings, **all_off(rebalance=replace(useless, min_gain=1e-6)))
         rounds = [await daemon.next(count) for count in range(4, 7)]
-        assert [each.outcome for each in rounds] == ["held back", "held back", "begun"]
+        assert [each.outcome for each in rounds] == ["skipped", "skipped", "begun"]
         assert rounds[0].reason.endswith(", for 1 of 3 rounds")
 
 
@@ -314,7 +314,7 @@ async def test_checks_conditions_again_after_planning(
 
         monkeypatch.setattr(rebalance, "HBAL", replace(hbal.HBAL, plan=switched_off))
         told = await daemon.decided()
-        assert (told.outcome, told.reason) == ("held back", "the policy is off")
+        assert (told.outcome, told.reason) == ("skipped", "the policy is off")
         assert (daemon.submitted, list(daemon.plans.all)) == (0, [])
 
 

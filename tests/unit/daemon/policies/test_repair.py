@@ -95,7 +95,7 @@ async def test_fails_over_and_makes_a_new_mirror(autojump_clock: MockClock, tmp_
         assert record.startswith(f"{AUTOREPAIR}result:fix-storage:")
         assert ":success:" in record
         last = await daemon.decided("repair")
-        assert last.outcome == "held back"
+        assert last.outcome == "skipped"
         assert last.reason == "stuck: it needs reinstall, and tags allow repairs up to failover"
         assert daemon.submitted == 2
 

@@ -49,7 +49,7 @@ async def test_powers_a_node_down_and_up_when_load_comes(autojump_clock: MockClo
     settings = replace(SQUEEZE, never=("a", "b"))
     async with working(tmp_path, world=idle(), polls=60.0, squeeze=settings) as daemon:
         done = await rounds(daemon, "squeeze")
-        assert told(done) == [("power up", "held back"), ("power down", "begun")]
+        assert told(done) == [("power up", "skipped"), ("power down", "begun")]
         assert (done[1].powered, done[1].reason) == (("c",), "1 node (c), 0 moves, 0 MiB")
         assert (await daemon.over()).state is PlanState.DONE
         assert offline(daemon) == {"c"}
@@ -65,7 +65,7 @@ async def test_powers_a_node_down_and_up_when_load_comes(autojump_clock: MockClo
         daemon.luxid.jobs.change(replace(world, cluster=cluster).with_nodes(full))
         await daemon.sync.poll_all()
         done = await rounds(daemon, "squeeze")
-        assert told(done) == [("power up", "begun"), ("power down", "held back")]
+        assert told(done) == [("power up", "begun"), ("power down", "skipped")]
         plan = await daemon.over()
         assert (done[0].powered, done[1].reason) == (("c",), f"plan {plan.id} is running")
         assert plan.state is PlanState.DONE
@@ -96,11 +96,11 @@ async def test_powers_nothing_down_where_another_policy_acts(
             await rounds(daemon, "squeeze")
         done = await rounds(daemon, "rebalance", "squeeze")
         outcome = "begun" if mode == "act" else "would act"
-        assert told(done)[1:] == [("rebalance", outcome), ("power down", "held back")]
+        assert told(done)[1:] == [("rebalance", outcome), ("power down", "skipped")]
         plans = [f"plan {plan.id} is running" for plan in daemon.plans.all]
         assert [done[2].reason] == (plans or ["rebalance comes first"])
         (last,) = [each for each in await rounds(daemon, "squeeze") if each.remedy == "power down"]
-        assert last.outcome == "held back"
+        assert last.outcome == "skipped"
         if mode == "act":
             await daemon.over()
         await trio.sleep(450)
@@ -136,7 +136,7 @@ async def test_one_plan_per_group_and_repairs_first(autojump_clock: MockClock, t
         done = await rounds(daemon, "rebalance", "squeeze", "redistribute")
         assert told(done)[0] == ("redistribute", "begun")
         later = [each for each in done if each.remedy != "redistribute"]
-        assert {each.outcome for each in later} == {"held back"}
+        assert {each.outcome for each in later} == {"skipped"}
         assert len(list(daemon.plans.all)) == 1
         await daemon.over()
 
@@ -146,7 +146,7 @@ async def test_rounds_survive_a_restart(autojump_clock: MockClock, tmp_path: Pat
     async with working(tmp_path, rebalance=slow) as daemon:
         for _ in range(2):
             await trio.sleep(300)
-            assert (await daemon.decided()).outcome == "held back"
+            assert (await daemon.decided()).outcome == "skipped"
         await trio.sleep(300)
     async with working(tmp_path, rebalance=slow) as again:
         assert (await again.decided()).outcome == "begun"
@@ -171,7 +171,7 @@ async def test_lost_n1_triggers_a_round(autojump_clock: MockClock, tmp_path: Pat
 
 async def test_uses_new_settings_in_the_next_round(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, world=idle(), squeeze=replace(SQUEEZE, never=("a", "b", "c"))) as daemon:
-        assert told(await rounds(daemon, "squeeze"))[1] == ("power down", "held back")
+        assert told(await rounds(daemon, "squeeze"))[1] == ("power down", "skipped")
         change(daemon.settings, **all_off(squeeze=SQUEEZE))
         assert told(await rounds(daemon, "squeeze"))[1] == ("power down", "begun")
         await daemon.over()
@@ -200,10 +200,10 @@ async def test_powers_down_nodes_that_an_earlier_run_left_drained(
         for _ in range(2):
             await trio.sleep(100)
             done = await rounds(daemon, "squeeze")
-            assert told(done)[1:] == [("power down", "would act"), ("finish", "held back")]
+            assert told(done)[1:] == [("power down", "would act"), ("finish", "skipped")]
         change(daemon.settings, **all_off(squeeze=SQUEEZE))
         done = await rounds(daemon, "squeeze")
-        assert told(done)[1:] == [("power down", "begun"), ("finish", "held back")]
+        assert told(done)[1:] == [("power down", "begun"), ("finish", "skipped")]
         await daemon.over()
         assert offline(daemon)
         assert not daemon.luxid.jobs.world.drained
