@@ -21,9 +21,11 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.policy import IPolicy, ISpec
 from ganeti_htools.model.types import Status
+from ganeti_htools.simulator.logical_units import carry_out
+from ganeti_htools.simulator.opcodes import OpcodeError
 from ganeti_htools.simulator.world import World as Cluster
 from tests.support.messages import random_allocate, relocate
-from tests.world.ganeti import Ganeti
+from tests.world.ganeti import Ganeti, creation
 
 TIMEOUT = 10.0  # seconds that the executable waits for the daemon
 PATIENCE = 600.0  # seconds of an administrator
@@ -160,8 +162,8 @@ class Caller:
         ganeti: Ganeti = self.world.ganeti
         data = orjson.dumps({**document(ganeti.state), "request": request})
         number, answer, by = self._begin("decide", host), None, "hail"
-        before = _claims(host)
-        path = Path(host.state).parent / "request"
+        before, names, promised = _claims(host), set(ganeti.jobs.promised), with_promises(ganeti)
+        path = Path(host.state).parent / f"request{number}"
         path.write_bytes(data)
         told: dict[str, Any] = {}
         with suppress(OSError, FramingError), trio.move_on_after(TIMEOUT), path.open("rb") as file:
@@ -170,8 +172,10 @@ class Caller:
                 answer, by = found["result"]["stdout"], "daemon"
             else:
                 told = {"error": found["result"]["error"], "message": found["result"]["message"]}
-        quiet = before == _claims(host) - {request.get("name")} == set()
-        fresh = _hail(data) if answer is None or quiet else None
+        path.unlink()
+        known = before == _claims(host) - {request.get("name")} == names
+        seen = data if answer is None else orjson.dumps({**document(promised), "request": request})
+        fresh = _hail(seen) if answer is None or known else None
         decided = orjson.loads(answer or fresh or b"{}")
         expected = orjson.loads(fresh)["result"] if fresh and by == "daemon" else None
         self.world.record("answer", id=number, by=by, answer=decided.get("result"), expected=expected, **told)
@@ -181,6 +185,15 @@ class Caller:
         self._count += 1
         self.world.record("call", id=self._count, method=method, host=host.name)
         return self._count
+
+
+def with_promises(ganeti: Ganeti) -> Cluster:
+    """Return the cluster with the instances that are just being created."""
+    state = ganeti.state
+    for opcode in ganeti.jobs.promised.values():
+        with suppress(OpcodeError):  # its node is drained by now, for example
+            state, _ = carry_out(state, opcode)
+    return state
 
 
 def _told(method: str, answer: Any, now: float) -> tuple[dict[str, Any], Any]:
@@ -229,8 +242,12 @@ _USE = """SELECT p.name, c.name, i.total, i.reserved, i.allocation_ratio,
  GROUP BY p.id, c.id"""
 
 
+_EMPTY = """SELECT name FROM consumers o WHERE kind IN ('claim', 'plan')
+ AND NOT EXISTS (SELECT * FROM allocations WHERE consumer_id = o.id)"""
+
+
 async def watch_ledgers(world: Any) -> None:
-    """Record claims over the capacity of their provider, and those that have ended and remain."""
+    """Record claims over the capacity of their provider, those that have ended and remain, and empty ones."""
     while True:
         await trio.sleep(600)
         for host in list(world.hosts.values()):
@@ -242,9 +259,10 @@ async def watch_ledgers(world: Any) -> None:
             expired = _ledger(
                 host, f"SELECT name FROM consumers WHERE expires < {machine.now() - 3600} AND kind = 'claim'"
             )
+            empty = [name for (name,) in _ledger(host, _EMPTY)]
             running = host.running and host.name == world.ganeti.state.master
             names = [name for (name,) in expired] if running else []
-            world.record("ledger", host=host.name, claims=over, expired=names)
+            world.record("ledger", host=host.name, claims=over, expired=names, empty=empty)
 
 
 def requests(world: Any) -> Iterator[tuple[dict[str, Any], str]]:
@@ -265,21 +283,22 @@ def requests(world: Any) -> Iterator[tuple[dict[str, Any], str]]:
 
 async def decide(world: Any, caller: Caller) -> None:
     """Ganeti creates and moves instances, a few in an hour, now and then many at once."""
-    chance, ganeti = world.chance("decisions"), world.ganeti
+    chance, ganeti, new = world.chance("decisions"), world.ganeti, dict[str, dict[str, Any]]()
 
-    async def one(request: dict[str, Any], name: str) -> None:
-        state = ganeti.state
-        if state.silent - state.offline:
-            return  # Ganeti itself gives up
-        nodes = await caller.decide(world.hosts[state.master], request)
-        if nodes and request["type"] == "allocate":
-            await trio.sleep(chance.uniform(0, 5))
-            ganeti.create(request, nodes)
+    async def allocate(name: str) -> Any:
+        return await caller.decide(world.hosts[ganeti.state.master], new.pop(name))
 
+    ganeti.jobs.allocate = allocate
     for request, name in requests(world):
         await trio.sleep(chance.choice((1, 600, 3600)) * chance.random())
-        if len(ganeti.state.cluster.instances) < 5 * len(ganeti.state.cluster.nodes):
-            await one(request, name)
+        state = ganeti.state
+        if state.silent - state.offline or len(state.cluster.instances) > 5 * len(state.cluster.nodes):
+            continue  # Ganeti itself gives up
+        if request["type"] == "allocate":
+            new[name] = request
+            ganeti.submit("gnt-instance", creation(request))
+        else:
+            await caller.decide(world.hosts[state.master], request)
 
 
 async def ask(world: Any, caller: Caller) -> None:

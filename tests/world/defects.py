@@ -1,9 +1,9 @@
 """Planted defects: which of them the judge finds, by which seed.
 
-    python -m tests.world.defects [--seeds 50] [--hours 6] [NAME...]
+    python -m tests.world.defects [--seeds 50] [--hours 6] [--nodes=8 ...] [NAME...]
 
 Each defect replaces a text of one file in a copy of the tree. Seeds run in that copy until a judgement finds
-what it does not find without the defect.
+what it does not find without the defect. Settings of the world are passed on.
 """
 
 import os
@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from argparse import ArgumentParser
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -218,9 +219,9 @@ DEFECTS = tuple(
 )
 
 
-def run(tree: Path, seed: int, hours: float) -> set[str]:
+def run(tree: Path, seed: int, hours: float, settings: Sequence[str]) -> set[str]:
     """Return the names of the judgements that find something in a seed's run in a copy of the tree."""
-    words = (f"--seed={seed}", f"--days={hours / 24}", "--no-shrink")
+    words = (f"--seed={seed}", f"--days={hours / 24}", "--no-shrink", *settings)
     command = [sys.executable, "-m", "tests.world", *words]
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": f"{tree}:{tree / 'daemon'}"}
     try:
@@ -239,7 +240,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--hours", type=float, default=6.0)
-    options = parser.parse_args()
+    options, settings = parser.parse_known_args()
     sound: dict[int, set[str]] = {}
     for defect in DEFECTS:
         if options.names and defect.name not in options.names:
@@ -251,8 +252,8 @@ def main() -> None:
             defect.plant(tree)
             for seed in range(1, options.seeds + 1):
                 if seed not in sound:
-                    sound[seed] = run(ROOT, seed, options.hours)
-                if found := run(tree, seed, options.hours) - sound[seed]:
+                    sound[seed] = run(ROOT, seed, options.hours, settings)
+                if found := run(tree, seed, options.hours, settings) - sound[seed]:
                     print(f"{defect.name}: seed {seed}: {', '.join(sorted(found))}", flush=True)
                     break
             else:

@@ -1,10 +1,12 @@
 """The stand-in of Ganeti: a cluster by seed, luxid on the master node, and the record of what happens."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -89,10 +91,16 @@ def instance_row(row: Instance) -> dict[str, Any]:
 
 
 class RecordedJobs(Jobs):
-    """Jobs whose submissions, ends and effects are recorded."""
+    """Jobs whose submissions, ends and effects are recorded.
+
+    ``allocate`` is the iallocator that jobs call for new instances, ``promised`` are those for which it has
+    chosen nodes.
+    """
+
+    allocate: Callable[[str], Awaitable[Sequence[str]]]
 
     def __init__(self, nursery: trio.Nursery, start: simulated.World, record: Any) -> None:
-        self._record, self._rows = record, dict[str, dict[str, Any]]()
+        self._record, self.promised = record, dict[str, Mapping[str, Any]]()
         super().__init__(nursery, start, JobBehaviour(20.0, boot_seconds=120.0))
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -116,7 +124,13 @@ class RecordedJobs(Jobs):
 
     async def _work(self, job: QueuedJob) -> None:
         _by.set(job.number)
+        first: Any = job.ops[0].opcode
+        name = first.get("instance_name", "")
+        if "iallocator" in first and (nodes := await self.allocate(name)):
+            first |= dict(zip(("pnode", "snode"), nodes, strict=False))
+            self.promised[name] = first
         await super()._work(job)
+        self.promised.pop(name, None)
         self._record("job", number=job.number, state=job.state.value)
 
     def _cancel(self, job: QueuedJob) -> None:
@@ -190,18 +204,6 @@ class Ganeti:
         with suppress(OpcodeError):
             self.jobs.submit([[{"reason": [[by, "", 1]], **opcode} for opcode in opcodes]])
 
-    def create(self, request: Mapping[str, Any], nodes: Sequence[str]) -> None:
-        """Create the instance of a request on these nodes."""
-        opcode = {
-            "OP_ID": "OP_INSTANCE_CREATE",
-            "instance_name": request["name"],
-            "disk_template": request["disk_template"],
-            "disks": request["disks"],
-            "beparams": {"maxmem": request["memory"], "vcpus": request["vcpus"]},
-        }
-        places = dict(zip(("pnode", "snode"), nodes, strict=False))
-        self.submit("gnt-instance", {**opcode, **places})
-
     async def serve(self, name: str) -> None:
         """Begin to serve LUXI on a node."""
         await self._nursery.start(self._serve, name)
@@ -220,7 +222,7 @@ class Ganeti:
             text, stays = await luxid.answer(message)
             new = [job for number, job in self.jobs._jobs.items() if number not in before]
             if new and method.startswith("Submit"):  # others came while it waited for a change
-                told = [_submitted(job) for job in new]
+                told = [_submitted(job, Path(host.state)) for job in new]
                 self.world.record("submit", host=name, wall=machine.now(), jobs=told)
             sent, open_ = await self.faults.spoil(method, text)
             return sent, stays and open_
@@ -255,7 +257,35 @@ def _method(message: bytes) -> str:
         return ""
 
 
-def _submitted(job: QueuedJob) -> dict[str, Any]:
+def creation(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the opcode that creates the instance of a request where the iallocator says."""
+    return {
+        "OP_ID": "OP_INSTANCE_CREATE",
+        "instance_name": request["name"],
+        "disk_template": request["disk_template"],
+        "disks": request["disks"],
+        "beparams": {"maxmem": request["memory"], "vcpus": request["vcpus"]},
+        "iallocator": "htoolsd",
+    }
+
+
+def _unrecorded(state: Path, comment: str, reason: Sequence[Sequence[str]]) -> list[str]:
+    """Return the files of a daemon that should have a job of its plan by now, and have not."""
+    found = re.fullmatch(r".*, run (\w+), job (\d+)/\d+", comment)
+    if found is None:
+        return []
+    run, jobset = found.groups()
+    files = {f"plans/{run}.json": rf'"jobset": *{jobset}\b'}
+    if any("plan of policy" in text for _, text in reason):
+        files["policies.json"] = run
+    return [name for name, text in files.items() if not re.search(text, _text(state / name))]
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def _submitted(job: QueuedJob, state: Path) -> dict[str, Any]:
     first = job.ops[0].opcode
     ops = [
         {
@@ -267,7 +297,9 @@ def _submitted(job: QueuedJob) -> dict[str, Any]:
         for op in job.ops
     ]
     reason = [entry[:2] for entry in first.get("reason") or ()]
-    return {"number": job.number, "comment": first.get("comment"), "reason": reason, "ops": ops}
+    comment = first.get("comment")
+    missing = _unrecorded(state, comment or "", reason)
+    return {"number": job.number, "comment": comment, "reason": reason, "ops": ops, "unrecorded": missing}
 
 
 async def furnish(world: Any) -> None:

@@ -55,6 +55,8 @@ class Disk:
         content = Path(new).read_bytes() if Path(new).exists() else None
         synced = (found.st_dev, found.st_ino) in self._synced
         self._synced.discard((found.st_dev, found.st_ino))
+        if not synced:
+            self._host.world.record("unsynced", host=self._host.name, file=os.path.basename(new))
         self._renamed[new] = trio.current_time(), content, synced
 
     def lose(self, chance: random.Random) -> None:

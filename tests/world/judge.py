@@ -171,6 +171,16 @@ def targets(picture: Picture, job: Entry) -> set[str]:
     return found
 
 
+def unrecorded(record: Record) -> Iterator[str]:
+    """A job of ours that its daemon has not recorded; a file that a power cut may tear."""
+    for _, entry, job in submissions(record):
+        if job.get("unrecorded"):
+            yield f"{entry['t']:.0f}: job {job['number']} is not in {job['unrecorded']}"
+    for entry in record:
+        if entry["what"] == "unsynced":
+            yield f"{entry['t']:.0f}: {entry['host']} renames {entry['file']} before it is synced"
+
+
 def placed_on_closed(record: Record) -> Iterator[str]:
     """A job that names a node which takes no instances, and has not for a while.
 
@@ -346,7 +356,7 @@ def unanswered(record: Record) -> Iterator[str]:
 
 
 def decided_otherwise(record: Record) -> Iterator[str]:
-    """A decision that is not that of a fresh hail, without claims on either side."""
+    """A decision that is not that of a fresh hail on the same cluster and the same promises."""
     for call, answer in answers(record):
         if call["method"] == "decide" and answer.get("expected") and answer["answer"] != answer["expected"]:
             yield f"{call['t']:.0f}: decided {answer['answer']!r:.200}, hail {answer['expected']!r:.200}"
@@ -445,7 +455,7 @@ def left_unfinished(record: Record) -> Iterator[str]:
 
 
 def claims_beyond(record: Record) -> Iterator[str]:
-    """Claims that came although they are over the capacity, and claims that outlive their time by an hour."""
+    """Claims that came over the capacity, claims that outlive their time by an hour, claims of nothing."""
     before: dict[tuple[str, str, str], tuple[int, int]] = {}  # what others use, and the capacity
     told = set[str]()
     for entry in record:
@@ -454,10 +464,11 @@ def claims_beyond(record: Record) -> Iterator[str]:
             if used > capacity and before.get(key) == (others, capacity):
                 yield f"{entry['t']:.0f}: {provider} has {used} of {capacity} {name}, {claimed} by claims"
             before[key] = others, capacity
-        for claim in entry["expired"] if entry["what"] == "ledger" else ():
-            if claim not in told:
+        faults = {"expired": "has ended and is still there", "empty": "has no allocations"}
+        for kind, fault in faults.items() if entry["what"] == "ledger" else ():
+            for claim in set(entry[kind]) - told:
                 told.add(claim)
-                yield f"{entry['t']:.0f}: {entry['host']}: claim {claim} has ended and is still there"
+                yield f"{entry['t']:.0f}: {entry['host']}: claim {claim} {fault}"
 
 
 def pointless(record: Record) -> Iterator[str]:
@@ -479,16 +490,19 @@ def pointless(record: Record) -> Iterator[str]:
 
 
 def defects(record: Record) -> Iterator[str]:
-    """A defect that a daemon reports: a traceback in its log."""
+    """A defect that a daemon reports: a traceback in its log, a damaged file."""
     for entry in record:
         if entry["what"] == "log" and "exception" in entry:
             last = str(entry["exception"]).strip().splitlines()[-1:]
             yield f"{entry['t']:.0f}: {entry['host']}: {entry['event']}: {' '.join(last)}"
+        elif entry["what"] == "log" and "is damaged" in entry["event"]:
+            yield f"{entry['t']:.0f}: {entry['host']}: {entry['event']}"
 
 
 JUDGEMENTS: tuple[Callable[[Record], Iterator[str]], ...] = (
     submitted_twice,
     submitted_without_role,
+    unrecorded,
     placed_on_closed,
     rules_broken,
     redundancy_lost,

@@ -80,6 +80,7 @@ DRAINED = change(20.0, 1, nodes={"two": node(drained=True)})
 
 BAD: dict[str, list[Entry]] = {
     "submitted_twice": [cluster(), submit(10.0, 1), submit(20.0, 2)],
+    "unrecorded": [cluster(), {"t": 9.0, "what": "unsynced", "host": "one", "file": "policies.json"}],
     "submitted_without_role": [cluster(), role(5.0, "one", False), submit(100.0, 1)],
     "placed_on_closed": [
         cluster(),
@@ -134,6 +135,7 @@ BAD: dict[str, list[Entry]] = {
                 "what": "ledger",
                 "host": "one",
                 "expired": [],
+                "empty": [],
                 "claims": [["two", "VCPU", 4, claimed, 2 + claimed]],
             }
             for t, claimed in ((10.0, 1), (20.0, 3))
