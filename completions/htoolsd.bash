@@ -465,7 +465,7 @@ END
 -h,--help none
 --version none
 --socket file
-choices=status,refresh,storage,methods,setup,top,check,forecast,metrics,report,notify,glossary,plans,plan,execute,resume,cancel,forget,policies,run,history,why,decide,make-room,load,sizes,providers,inventory,usage,allocations,claim,candidates,release 1 1
+choices=status,refresh,storage,methods,setup,top,bundle,check,forecast,metrics,report,notify,glossary,plans,plan,execute,resume,cancel,forget,policies,run,history,why,decide,make-room,load,sizes,providers,inventory,usage,allocations,claim,candidates,release 1 1
 END
             ;;
         'htoolsctl status') cat <<'END'
@@ -506,6 +506,18 @@ END
 --json none
 --wide none
 --once none
+END
+            ;;
+        'htoolsctl bundle') cat <<'END'
+-h,--help none
+--json none
+--wide none
+--plan oneplan
+--decision oneplan
+--out file
+--coarse none
+--config file
+--yes none
 END
             ;;
         'htoolsctl check') cat <<'END'

@@ -4,7 +4,7 @@ import subprocess
 import time
 from argparse import Action
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, metadata, version
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,12 @@ def build() -> str:
                 return asked.stdout.strip()
     newest = max(file.stat().st_mtime for file in here.rglob("*.py"))
     return f"files of {time.strftime('%Y-%m-%d', time.gmtime(newest))}"
+
+
+def issues() -> str:
+    """Return the address to which faults are reported (``[project.urls]`` of pyproject.toml)."""
+    urls = metadata("htoolsd").get_all("Project-URL", []) if VERSION else []
+    return next((url.partition(", ")[2] for url in urls if url.startswith("Issues, ")), "")
 
 
 class ShowVersion(Action):

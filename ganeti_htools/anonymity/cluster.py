@@ -1,9 +1,11 @@
 """A cluster with substitutes for all names, and with rounded sizes. Sizes are MiB."""
 
 from dataclasses import replace
+from typing import Any
 
 from ganeti_htools.anonymity.names import Collector, NameKind, Rename, Substitutes
 from ganeti_htools.anonymity.tags import TagRenamer, rename_class
+from ganeti_htools.anonymity.text import rounded
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Nic, Node
 from ganeti_htools.model.inventory import Inventories
 from ganeti_htools.model.storage import DesiredUnit, Pool, Unit
@@ -19,6 +21,26 @@ def substitutes_of(cluster: Cluster) -> Substitutes:
 def rename_cluster(cluster: Cluster, rename: Rename) -> Cluster:
     """Replace all names of a cluster."""
     return _ClusterRenamer(cluster, rename).cluster(cluster)
+
+
+def with_coarse_figures(cluster: Cluster) -> Cluster:
+    """Round the memory and disks of nodes and instances to two significant digits."""
+
+    def unit(each: Unit) -> Unit:
+        return each._replace(total=rounded(each.total), free=rounded(each.free))
+
+    def node(row: Node) -> Node:
+        keys = "t_mem", "n_mem", "f_mem", "t_dsk", "f_dsk"
+        sizes: dict[str, Any] = {key: rounded(getattr(row, key)) for key in keys}
+        return replace(row, **sizes, storage=row.storage and tuple(map(unit, row.storage)))
+
+    def instance(row: Instance) -> Instance:
+        disks = tuple(replace(disk, size=rounded(disk.size)) for disk in row.disks)
+        return replace(row, mem=rounded(row.mem), dsk=rounded(row.dsk), disks=disks)
+
+    return replace(
+        cluster, nodes=tuple(map(node, cluster.nodes)), instances=tuple(map(instance, cluster.instances))
+    )
 
 
 class _ClusterRenamer:

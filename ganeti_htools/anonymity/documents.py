@@ -6,12 +6,14 @@ kernel_path lxc ovs rw ssh_port xen-hvm xen-pvm.
 """
 
 import json
+import re
 from collections.abc import Container, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ganeti_htools.anonymity.names import NameKind, Rename
 from ganeti_htools.anonymity.tags import TagRenamer, rename_class, rename_id
-from ganeti_htools.anonymity.text import Text, is_plain
+from ganeti_htools.anonymity.text import Text, is_plain, is_word, rounded, with_rounded_sizes
 
 # Keys of names: of one, of several in a list, or of an object with names as keys.
 _KINDS: Mapping[NameKind, str] = {
@@ -32,7 +34,11 @@ _KINDS: Mapping[NameKind, str] = {
     NameKind.PATH: "path program url oob_program",
 }
 _KIND = {key: kind for kind, keys in _KINDS.items() for key in keys.split()}
-_ABOUT = {"nodegroups": NameKind.GROUP, "request": NameKind.INSTANCE}  # the kind of an object's key "name"
+_ABOUT = {
+    "nodegroups": NameKind.GROUP,
+    "request": NameKind.INSTANCE,
+    "cluster": NameKind.HOST,
+}  # the kind of an object's key "name"
 _TAGS = {"tags", "cluster_tags"}
 # Keys of words of our formats, which stay although an object may be called so.
 _WORDS = {
@@ -40,9 +46,9 @@ _WORDS = {
     *("ending", "outcome", "opcodes", "level", "disk_template", "admin_state", "alloc_policy", "hypervisor"),
     *("enabled_hypervisors", "evac_mode", "dev_type", "disk-templates", "on_change", "claimant", "request"),
 }
+_SIZES = re.compile("mem|disk|mib|^(?:size|total|free|used|reserved|taken)$")  # in keys
 _WHOLE = {"arguments", "configuration"}  # objects of which each text is one name, or a word of ours
 _JSON = {"asked"}  # JSON as text
-IDS = {"id", "run", "plan", "continues", "decision"}  # keys of ids of ours
 
 
 class DocumentRenamer:
@@ -85,15 +91,17 @@ class DocumentRenamer:
 
     def _string(self, value: str, key: str, about: NameKind, whole: bool) -> str:
         kind, plain = _KIND.get(key), is_plain(value, self._own)
-        if plain and (key in _WORDS or key in IDS or kind is NameKind.PATH):
+        if plain and (key in _WORDS or kind is NameKind.PATH):
             return value
         if key in _JSON:
-            return json.dumps(self(json.loads(value), "request", whole=whole), ensure_ascii=False)
+            with suppress(ValueError):
+                return json.dumps(self(json.loads(value), "request", whole=whole), ensure_ascii=False)
         if key in _TAGS:
             return self._tag(value)
         if kind or (key == "name" and about is not NameKind.WORD):
             return self._name(kind or about, value)
-        return self._name(NameKind.WORD, value) if whole and not plain else self._text(value)
+        one = plain or is_word(value) or not whole
+        return self._text(value) if one else self._name(NameKind.WORD, value)
 
     def _name(self, kind: NameKind, name: str) -> str:
         return (
@@ -101,3 +109,17 @@ class DocumentRenamer:
             if name.startswith("CUSTOM_")
             else rename_id(self._rename, kind, name)
         )
+
+
+def with_coarse_sizes(value: Any, key: str = "") -> Any:
+    """Round the sizes in a document: by their keys, and in texts by their unit."""
+    match value:
+        case dict():
+            return {each: with_coarse_sizes(below, each) for each, below in value.items()}
+        case list() | tuple():
+            return [with_coarse_sizes(below, key) for below in value]
+        case str():
+            return with_rounded_sizes(value)
+        case int() | float() if not isinstance(value, bool) and _SIZES.search(key):
+            return rounded(value)
+    return value

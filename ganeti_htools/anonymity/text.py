@@ -16,11 +16,19 @@ _PATTERNS = {
     "UUID": rf"(?<!\w){UUID.pattern}(?!\w)",
     "MAC": r"(?<![\w:])(?:[0-9a-f]{2}:){5}[0-9a-f]{2}(?![\w:])",
     "CLOCK": r"(?<![\w:])\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?![\w:])",
-    "ADDRESS": r"(?<![\w:.-])(?:\d{1,3}(?:\.\d{1,3}){3}|(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4})(?![\w:-])",
+    "ADDRESS": (
+        r"(?<![\w:.-])(?:\d{1,3}(?:\.\d{1,3}){3}(?![\w-])"
+        r"|(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:-]))"
+    ),
     "PATH": r"(?<![\w/.-])/[\w.+@%~:-]+(?:/[\w.+@%~:-]+)*",
     "WORD": r"\w+(?:[.-]+\w+)*",
 }
-_FIGURE = re.compile(r"[\d.TZ-]+|\d[\d.]*(?:e-?\d+|ms|min|[smhdx]|[KMGT]iB)", re.ASCII)
+# Numbers, versions, dates, hours, amounts with a unit, ids of plans and decisions; no addresses.
+_FIGURE = re.compile(
+    r"(?!\d+(?:\.\d+){3}$)[\d.TZ-]+|\d\d?(?::\d\d)?-\d\d?(?::\d\d)?"
+    r"|\d[\d.]*(?:e-?\d+|ms|min|[smhdx]|[KMGT]iB)|[0-9a-f]{12}",
+    re.ASCII,
+)
 _SOURCE = re.compile(r".*/((?:ganeti_htools|htoolsd)/[\w/]+\.py)")
 # Kinds of objects.
 _OBJECTS = {NameKind.NODE, NameKind.INSTANCE, NameKind.GROUP, NameKind.HOST, NameKind.USER}
@@ -61,8 +69,12 @@ class FreeText:
             for name, (kind, substitute) in substitutes.by_name.items()
             if kind in _OBJECTS or not is_plain(name, own)
         }
+        for name in [name for name in self._known if "." in name]:
+            label = name.partition(".")[0]
+            if label and not is_plain(label, own):
+                self._known.setdefault(label, self._known[name])
         self._own = own
-        self._pattern = _pattern(name for name in self._known if not _single(name))
+        self._pattern = _pattern(name for name in self._known if not is_word(name))
 
     def __call__(self, text: str) -> str:
         return self._pattern.sub(self._replaced, text)
@@ -71,7 +83,7 @@ class FreeText:
         word, kind = found[0], found.lastgroup or "WORD"
         if word in self._known:
             return self._known[word]
-        if kind == "CLOCK" or is_plain(word, self._own):
+        if kind == "CLOCK" or word.lower() in self._own or (kind == "WORD" and is_plain(word, self._own)):
             return word
         if kind == "PATH" and (source := _SOURCE.fullmatch(word)):
             return source[1]
@@ -80,10 +92,10 @@ class FreeText:
         return self._substitutes(NameKind.PATH if kind == "URL" else NameKind[kind], word)
 
 
-def _single(name: str) -> bool:
-    """Whether a name is one word of a text."""
+def is_word(name: str) -> bool:
+    """Whether a name is one word or path in a text."""
     found = _PLAIN.fullmatch(name)
-    return found is not None and found.lastgroup == "WORD"
+    return found is not None and found.lastgroup in ("WORD", "PATH")
 
 
 def rounded(size: float) -> int:

@@ -22,6 +22,7 @@ from ganeti_htools.cli.ctl import (
 )
 from ganeti_htools.cli.ctl.commands import Add, CommandParser, Run, asking
 from ganeti_htools.cli.report.layout import columns
+from ganeti_htools.cli.setup.steps import CONFIGURATION
 from ganeti_htools.cli.terminal.messages import warn
 from ganeti_htools.client.calls import CallRefusedError, default_socket
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
@@ -104,6 +105,16 @@ def _declare(add: Add) -> None:
     setup.flag("--remove", "undo what setup has done")
     top = add("top", _top, "Show the cluster and the daemon, live, in a terminal.")
     top.flag("--once", "print one frame as text, with all nodes")
+    bundle = add("bundle", _bundle, "Write a report of a fault without any names.")
+    one = bundle.add_mutually_exclusive_group()
+    one.add_argument("--plan", metavar="ID", help="with this plan of the daemon")
+    one.add_argument("--decision", metavar="ID", help="with this decision instead of the whole history")
+    bundle.add_argument("--out", metavar="FILE", help="the file (default: htoolsd-bundle-TIME.tar.gz)")
+    bundle.flag("--coarse", "round sizes to two significant digits")
+    bundle.add_argument(
+        "--config", metavar="FILE", default=CONFIGURATION, help="the daemon's configuration file"
+    )
+    bundle.flag("--yes", "do not ask before the file is written")
 
 
 _SUBJECTS = {
@@ -127,6 +138,12 @@ def _setup(options: Namespace) -> int:
     from ganeti_htools.cli.setup.command import setup  # seldom needed
 
     return setup(options)
+
+
+def _bundle(options: Namespace) -> int:
+    from ganeti_htools.cli.bundle import write  # seldom needed
+
+    return write(options)
 
 
 def _top(options: Namespace) -> int:

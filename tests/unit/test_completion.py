@@ -52,7 +52,7 @@ def test_options() -> None:
 def test_choices() -> None:
     assert complete("hail", "--mond", "=") == ["yes", "no"]
     assert complete("hail", "--mond", "=", "y") == ["yes"]
-    commands = ["status", "refresh", "storage", "methods", "setup", "top", "check", "forecast"]
+    commands = ["status", "refresh", "storage", "methods", "setup", "top", "bundle", "check", "forecast"]
     commands += [
         "metrics",
         "report",
