@@ -8,9 +8,14 @@ import numpy as np
 
 from ganeti_htools.engine.capacity.forecast import forecast
 from ganeti_htools.engine.capacity.storage import storage_of
+from ganeti_htools.engine.redundancy.health import groups
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.columns import of_load
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.hour_sums import UNITS
 from ganeti_htools.model.state import State
+from ganeti_htools.planning import view
+from ganeti_htools.planning.view import View
 from htoolsd.history.database import Sample
 from htoolsd.metrics.count import free_instances, group_states
 
@@ -32,7 +37,7 @@ def work(cluster: Cluster, day: int, known: Sequence[Sample]) -> None:
 
 
 def samples(cluster: Cluster) -> Iterator[tuple[str, str, float, float]]:
-    """Yield group, resource, free amount and total: sizes in MiB, virtual CPUs, standard instances.
+    """Yield group, resource, free amount and total: sizes in MiB, CPUs, standard instances.
 
     The total that comes with standard instances is the memory: where it changes, their number does.
     """
@@ -41,12 +46,29 @@ def samples(cluster: Cluster) -> Iterator[tuple[str, str, float, float]]:
         for resource, free, total in amounts(state):
             if total > 0:
                 yield name, resource, float(free), float(total)
+    yield from measured_cpus(cluster)
     for name, state in states.items():
         memory = float(state.columns.t_mem[~state.columns.offline].sum())
         try:
             yield name, "instances", free_instances(state), memory
         except HtoolsError:  # the cluster enables no disk template, for example
             return
+
+
+def measured_cpus(cluster: Cluster) -> Iterator[tuple[str, str, float, float]]:
+    """Yield the CPUs of each group that measured load leaves free in its worst hour of the week."""
+    if not cluster.load_profiles:
+        return
+    state = view.state_of(cluster, View(load="real"))
+    if state.load is None or "cpu" not in state.load.kinds:
+        return
+    carried, hours = (getattr(state.columns, of_load(figure, "cpu")) for figure in ("t", "hours"))
+    for group in groups(state):
+        rows = np.flatnonzero((state.group == group) & ~state.columns.offline)
+        if len(rows):
+            used, total = hours.sums[rows].sum(axis=0).max(), carried[rows].sum()
+            name = cluster.groups[group].name
+            yield name, "real-cpus", float(total - used) / UNITS["cpu"], float(total) / UNITS["cpu"]
 
 
 def amounts(state: State) -> Iterator[tuple[str, float, float]]:

@@ -8,7 +8,7 @@ from ganeti_htools.cli.ctl.commands import Add, call, show
 from ganeti_htools.cli.report.layout import fitting_table
 from ganeti_htools.model.wording import describe_forecast, size
 
-_COUNTED = ("cpus", "instances")  # resources that are no sizes
+_COUNTED = ("cpus", "real-cpus", "instances")  # resources that are no sizes
 
 
 def declare(add: Add) -> None:

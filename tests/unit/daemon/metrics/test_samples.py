@@ -1,11 +1,14 @@
 """Samples of what is free in node groups, and forecasts from them."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from ganeti_htools.model.load import HOURS, LoadProfile
 from htoolsd.history.database import Sample
 from htoolsd.metrics.samples import samples, work
 from tests.unit.daemon.metrics.test_count import sample
@@ -37,6 +40,28 @@ def test_offline_nodes_do_not_count() -> None:
     part = replace(whole, nodes=(replace(whole.nodes[0], offline=True), *whole.nodes[1:]))
     before, after = ({each[1]: each[3] for each in samples(cluster)} for cluster in (whole, part))
     assert all(after[name] < before[name] for name in before)
+
+
+def test_measured_load_takes_cpus_in_its_worst_hour() -> None:
+    cluster = sample("racks.data")
+    peak = np.zeros((4, HOURS))
+    peak[0, 7], peak[0, 9] = 3.0, 2.0
+    profiles = {each.name: LoadProfile(peak, peak, peak[:, 0]) for each in cluster.instances}
+    found = {
+        group: (free, total)
+        for group, resource, free, total in samples(replace(cluster, load_profiles=profiles))
+        if resource == "real-cpus"
+    }
+    online = {node.name: node for node in cluster.nodes if not node.offline}
+    names = {group.uuid: group.name for group in cluster.groups}
+    cpus, used = Counter[str](), Counter[str]()
+    for node in online.values():
+        cpus[names[node.group]] += int(node.t_cpu)
+    for row in cluster.instances:
+        if row.pnode in online:
+            used[names[online[row.pnode].group]] += 3 * row.uses_memory
+    assert found == {group: (cpus[group] - used[group], cpus[group]) for group in cpus}
+    assert used["rack1"] == 6
 
 
 def test_cluster_without_enabled_templates_has_no_standard_instances() -> None:
