@@ -8,7 +8,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.planning.view import is_called
 from htoolsd.load.measured_load import MeasuredLoad
 from htoolsd.load.profiles import KnownLoad
-from htoolsd.load.report import instances_to_json, nodes_to_json, sizes_to_json
+from htoolsd.load.report import instances_to_json, sizes_to_json
 from htoolsd.socket.methods import Name, method
 from htoolsd.socket.roles import Role
 from htoolsd.sync.sync import Sync
@@ -33,11 +33,10 @@ class LoadMethods:
         cluster, known = await self._known()
 
         def work() -> dict[str, Any]:
-            nodes = nodes_to_json(cluster, known.profiles, self._load.sample)
             instances = instances_to_json(cluster, known.profiles, self._load.sample)
             if name is None:
-                return {"nodes": nodes, "instances": []}
-            here = [node for node in nodes if is_called(node["name"], name)]
+                return {"nodes": known.nodes, "instances": []}
+            here = [node for node in known.nodes if is_called(node["name"], name)]
             names = {node["name"] for node in here}
             one = [each for each in instances if is_called(each["name"], name)]
             return {"nodes": here, "instances": one or [each for each in instances if each["node"] in names]}

@@ -3,6 +3,7 @@
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from contextlib import suppress
+from operator import is_not
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from htoolsd.load.profiles import (
     with_hours,
     with_last,
 )
+from htoolsd.load.report import nodes_to_json
 from htoolsd.sync.sync import Sync
 from htoolsd.threads import Replacements, effect
 
@@ -58,7 +60,7 @@ class MeasuredLoad:
         self._errors: tuple[str, ...] = ()
         self._wrong: list[str] = []
         self._replacements = Replacements()
-        self._known: tuple[object, object, KnownLoad] | None = None
+        self._known: tuple[tuple[object, ...], KnownLoad] | None = None  # and what it was computed from
         self._counted: float | None = None  # the end of the hours that plans and tools count
         self.sample = LoadSample({}, {}, {})
         self.why_unused: str | None = _OFF
@@ -131,12 +133,16 @@ class MeasuredLoad:
                 await self._write()
 
     async def known(self, cluster: Cluster) -> KnownLoad:
-        """Return the profiles of the running instances, whether or not they may be used."""
-        measured, instances = self._measured, cluster.instances
-        if self._known is None or self._known[0] is not measured or self._known[1] is not instances:
-            found = await machine.run_sync(known_load, measured, instances)
-            self._known = measured, instances, found
-        return self._known[2]
+        """Return the load of the running instances and the nodes, whether or not it may be used."""
+        sample, measured, instances = key = self.sample, self._measured, cluster.instances
+        if self._known is None or any(map(is_not, self._known[0], key)):
+
+            def work() -> KnownLoad:
+                load = known_load(measured, instances)
+                return load._replace(nodes=nodes_to_json(cluster, load.profiles, sample))
+
+            self._known = key, await machine.run_sync(work)
+        return self._known[1]
 
     def obstacle(self, load: KnownLoad) -> str | None:
         """Return why load must not be used; None if it may."""
@@ -172,6 +178,15 @@ class MeasuredLoad:
             "missing": list(load.missing),
             "impossible": self._wrong,
             "errors": list(self._errors),
+            "nodes": [
+                {
+                    "name": node["name"],
+                    "now": node["share_now"],
+                    "worst": node["share"],
+                    "pressure": node["pressure"],
+                }
+                for node in load.nodes
+            ],
         }
 
     async def _write(self) -> None:

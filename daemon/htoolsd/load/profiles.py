@@ -1,9 +1,9 @@
 """Weekly profiles of instances, made from hours of measured load. Pure functions."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,12 +51,13 @@ def _unmeasured(row: Instance) -> MeasuredInstance:
 class KnownLoad(NamedTuple):
     """The profiles of the running instances, and the instances without one.
 
-    ``coverage`` is the percentage of instances with a profile.
+    ``coverage`` is the percentage of instances with a profile. ``nodes`` are :func:`.nodes_to_json`.
     """
 
     profiles: Mapping[str, LoadProfile]
     missing: tuple[str, ...]
     coverage: float
+    nodes: Sequence[dict[str, Any]] = ()
 
 
 def plausible(figures: Floats, vcpus: int) -> Floats:

@@ -29,7 +29,7 @@ def nodes_to_json(
     for node in cluster.nodes:
         primary = [row for row in cluster.instances if row.pnode == node.name and row.uses_memory]
         cpus = node.t_cpu * node.cpu_speed
-        worst = float(hours[node.name][0].max())
+        worst, now = float(hours[node.name][0].max()), sample.nodes.get(node.name)
         found.append(
             {
                 "name": node.name,
@@ -37,9 +37,10 @@ def nodes_to_json(
                 "vcpus": sum(row.vcpus for row in primary),
                 "memory": node.t_mem,
                 "assigned_memory": sum(row.mem for row in primary),
-                **_load(hours[node.name], sample.nodes.get(node.name)),
+                **_load(hours[node.name], now),
                 "pressure": sample.pressure.get(node.name),
                 "share": worst / cpus if cpus else None,
+                "share_now": None if now is None or not cpus or now[0] != now[0] else float(now[0]) / cpus,
             }
         )
     return sorted(found, key=lambda each: -(each["share"] or 0.0))

@@ -1,8 +1,8 @@
 """The metrics of the daemon. Their values come from its status (the JSON of the method ``status``).
 
-Names have base units; counters begin at the start of the daemon. Labels name node groups, never nodes or
-instances. On other nodes than the master there are no figures about the cluster, so sums over all master
-candidates are right.
+Names have base units; counters begin at the start of the daemon. Labels name node groups; those of load
+name nodes, none an instance. On other nodes than the master there are no figures about the cluster, so sums
+over all master candidates are right.
 """
 
 from collections import Counter
@@ -54,6 +54,12 @@ def _until_full(status: Document) -> Iterator[Row]:
             yield each["group"], each["resource"], 0
         elif each["earliest"] is not None:
             yield each["group"], each["resource"], max(0, each["earliest"] - now)
+
+
+def _load(status: Document) -> Iterator[Row]:
+    for node in status.get("load", {}).get("nodes", ()):
+        for figure in ("now", "worst", "pressure"):
+            yield node["name"], figure, node[figure]
 
 
 def _ages(status: Document) -> Iterator[Row]:
@@ -209,6 +215,13 @@ METRICS = (
         _until_full,
         "group",
         "resource",
+    ),
+    _gauge(
+        "htoolsd_node_load_ratio",
+        "Use of a node's CPUs now and in its worst hour of the week, and its pressure; with [load] only.",
+        _load,
+        "node",
+        "figure",
     ),
     _gauge(
         "htoolsd_capacity_complete",

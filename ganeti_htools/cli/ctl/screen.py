@@ -167,7 +167,7 @@ def _table(known: Shown, choice: Choice, width: int) -> _Table:
         return _Table(f"why {choice.instance}", range(len(why)), why.__getitem__)
     if choice.node:
         return _instance_table(known.state, choice.node, known.suffix, width)
-    return _node_table(known.state, choice, known.suffix, width)
+    return _node_table(known, choice, width)
 
 
 def _summary(known: Shown, width: int, height: int) -> Iterator[Line]:
@@ -262,24 +262,32 @@ def _bar(share: float, size: int) -> str:
     return f"[{'#' * filled}{'.' * (size - filled)}]{min(999, round(share * 100)):4}%"
 
 
-def _node_table(state: State, choice: Choice, suffix: str, width: int) -> _Table:
-    columns, names = state.columns, [node.name.removesuffix(suffix) for node in state.cluster.nodes]
-    shown = nodes(state, choice)
+def _node_table(known: Shown, choice: Choice, width: int) -> _Table:
+    """Lay out the nodes; with measured load also the share of CPU in use now, and in the worst hour."""
+    state, load = known.state, {each["name"]: each for each in known.status.get("load", {}).get("nodes", ())}
+    columns, names = state.columns, [node.name.removesuffix(known.suffix) for node in state.cluster.nodes]
+    shown, rest = nodes(state, choice), 43 + 12 * bool(load)
     team = min(max([5, *(len(state.group_name(row)) for row in shown)]), max(8, width // 8))
-    label = min(max([4, *(len(names[row]) for row in shown)]), max(10, width - team - 57))
-    bar = min(_BARS[1], max(_BARS[0], (width - label - team - 43) // 2))
+    label = min(max([4, *(len(names[row]) for row in shown)]), max(10, width - team - rest - 14))
+    bar = min(_BARS[1], max(_BARS[0], (width - label - team - rest) // 2))
     memory, disk, cpu = (SORTS[name](state) for name in ("memory", "disk", "cpu"))  # type: ignore[misc]
+
+    def use(row: int) -> str:
+        each = load.get(state.cluster.nodes[row].name, {})
+        shares = (each.get(key) for key in ("now", "worst"))
+        return "".join(f" {'-' if share is None else f'{share:.0%}':>5}" for share in shares)
 
     def text(row: int) -> str:
         return (
             f"{names[row]:{label}.{label}} {state.group_name(row):{team}.{team}} {_bar(memory[row], bar)}"
-            f" {_bar(disk[row], bar)} {cpu[row]:5.2f} {columns.primaries[row]:3} {columns.secondaries[row]:3}"
-            f" {_condition(state, row)}"
+            f" {_bar(disk[row], bar)} {cpu[row]:5.2f}{use(row) if load else ''}"
+            f" {columns.primaries[row]:3} {columns.secondaries[row]:3} {_condition(state, row)}"
         )
 
     bars = f"{'MEMORY':{bar + 7}} {'DISK':{bar + 7}}"
+    uses = f" {'USE':>5} {'WORST':>5}" if load else ""
     return _Table(
-        f"{'NODE':{label}} {'GROUP':{team}} {bars} {'CPU':>5} {'PRI':>3} {'SEC':>3} STATE", shown, text
+        f"{'NODE':{label}} {'GROUP':{team}} {bars} {'CPU':>5}{uses} {'PRI':>3} {'SEC':>3} STATE", shown, text
     )
 
 

@@ -218,3 +218,11 @@ def test_nothing_to_open(state: State) -> None:
     nowhere = Choice(pattern="nothing")
     assert press("enter", nowhere, state) == nowhere
     assert press("down", nowhere, state) == nowhere
+
+
+def test_nodes_have_their_measured_load(state: State) -> None:
+    load = {"nodes": [{"name": "a", "now": 0.25, "worst": 1.05}, {"name": "b", "now": None, "worst": 0.5}]}
+    title, *rows = shown(state, Choice(), load=load)[5:9]
+    assert "  CPU   USE WORST PRI SEC STATE" in title
+    found = [row[title.index("USE") - 2 : title.index("WORST") + 5].split() for row in rows]
+    assert found == [["25%", "105%"], ["-", "50%"], ["-", "-"]]

@@ -6,7 +6,7 @@ from htoolsd.metrics.declarations import METRICS
 from tests.support.programs import ROOT
 
 LABELS = {"version", "kind", "severity", "outcome", "group", "component", "type", "state", "policy", "mode"}
-LABELS |= {"cluster_name", "resource"}
+LABELS |= {"cluster_name", "resource", "figure"}
 
 
 def test_names_follow_the_conventions() -> None:
@@ -19,8 +19,8 @@ def test_names_follow_the_conventions() -> None:
         assert metric.doc.endswith(".")
 
 
-def test_labels_name_no_nodes_or_instances() -> None:
-    assert {label for metric in METRICS for label in metric.labels} == LABELS
+def test_labels_name_no_instances_and_only_load_names_nodes() -> None:
+    assert {label for metric in METRICS for label in metric.labels} == LABELS | {"node"}
 
 
 def test_documents_list_each_metric_with_its_labels() -> None:
