@@ -87,7 +87,7 @@ MAY_IMPORT = {
         " htoolsd.config htoolsd.damaged_files htoolsd.disposal htoolsd.events htoolsd.threads"
     ),
     "htoolsd.load": (
-        "model backends records sources files nursery"
+        "model backends records sources files nursery planning.view"
         " htoolsd.config htoolsd.damaged_files htoolsd.sync htoolsd.threads"
     ),
     "htoolsd.plans": (

@@ -1,14 +1,17 @@
 """The load of nodes and instances, and the sizes that would fit, as JSON. Pure functions."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
 import numpy as np
 
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.columns import Floats
+from ganeti_htools.model.columns import Floats, of_load
+from ganeti_htools.model.hour_sums import UNITS
 from ganeti_htools.model.load import HOURS, LOAD_KINDS, LoadProfile
+from ganeti_htools.planning.view import View, state_of
 from htoolsd.load.figures import LoadSample
 
 FULL = 0.9  # of its VCPUs in the worst hour: an instance at its limit
@@ -24,12 +27,11 @@ def nodes_to_json(
 
     CPU is in cores, memory in MiB, disk and network in MiB/s.
     """
-    hours = hours_of_nodes(cluster, profiles)
     found = []
-    for node in cluster.nodes:
+    for node, sums in zip(cluster.nodes, hours_of_nodes(cluster, profiles), strict=True):
         primary = [row for row in cluster.instances if row.pnode == node.name and row.uses_memory]
         cpus = node.t_cpu * node.cpu_speed
-        worst, now = float(hours[node.name][0].max()), sample.nodes.get(node.name)
+        worst, now = float(sums[0].max()), sample.nodes.get(node.name)
         found.append(
             {
                 "name": node.name,
@@ -37,7 +39,7 @@ def nodes_to_json(
                 "vcpus": sum(row.vcpus for row in primary),
                 "memory": node.t_mem,
                 "assigned_memory": sum(row.mem for row in primary),
-                **_load(hours[node.name], now),
+                **_load(sums, now),
                 "pressure": sample.pressure.get(node.name),
                 "share": worst / cpus if cpus else None,
                 "share_now": None if now is None or not cpus or now[0] != now[0] else float(now[0]) / cpus,
@@ -66,12 +68,15 @@ def instances_to_json(
     return sorted(found, key=lambda each: -each["share"])
 
 
-def hours_of_nodes(cluster: Cluster, profiles: Mapping[str, LoadProfile]) -> dict[str, Floats]:
-    """Return the sums of the 95th percentiles of the instances on each node, by kind of load and hour."""
-    hours = {node.name: np.zeros((len(LOAD_KINDS), HOURS)) for node in cluster.nodes}
-    for row in cluster.instances:
-        if row.name in profiles:
-            hours[row.pnode] += profiles[row.name].peak
+def hours_of_nodes(cluster: Cluster, profiles: Mapping[str, LoadProfile]) -> Floats:
+    """Return the sums of instances' 95th percentiles by node, kind of load and hour, as in balancing."""
+    hours = np.zeros((len(cluster.nodes), len(LOAD_KINDS), HOURS))
+    if profiles:
+        state = state_of(replace(cluster, load_profiles=profiles), View(load="real"))
+        for kind in state.load.kinds if state.load else ():
+            hours[:, LOAD_KINDS.index(kind)] = (
+                getattr(state.columns, of_load("hours", kind)).sums / UNITS[kind]
+            )
     return hours
 
 

@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.cli.ctl import load
-from ganeti_htools.model.cluster import Cluster, Instance, Node
+from ganeti_htools.model.cluster import Cluster, Group, Instance, Node
 from ganeti_htools.model.load import HOURS, LoadProfile
 from htoolsd.load.figures import LoadSample
 from htoolsd.load.report import instances_to_json, nodes_to_json, sizes_to_json
 
 NODES = tuple(Node(f"node{number}", "", t_mem=65536.0, t_cpu=16.0) for number in (1, 2))
 ROWS = tuple(Instance(f"vm{number}", 8192, 0, (), 4, pnode=f"node{1 + number % 2}") for number in range(3))
-CLUSTER = Cluster(nodes=NODES, instances=ROWS)
+CLUSTER = Cluster(groups=(Group("group", ""),), nodes=NODES, instances=ROWS)
 STATE: dict[str, Any] = {"source": "prometheus", "age_s": 12.0, "coverage": 75.0, "unused": None}
 STATE |= {"missing": ["vm9"], "impossible": [], "errors": []}
 

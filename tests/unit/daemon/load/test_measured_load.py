@@ -11,7 +11,7 @@ import pytest
 
 from ganeti_htools import machine
 from ganeti_htools.backends import load_profiles
-from ganeti_htools.model.cluster import Cluster, Instance, Node
+from ganeti_htools.model.cluster import Cluster, Group, Instance, Node
 from ganeti_htools.model.columns import Floats
 from ganeti_htools.model.load import LoadProfile
 from htoolsd.config.load import LoadSettings
@@ -23,7 +23,7 @@ from tests.support import http_server
 from tests.support.settings import settings
 
 ROWS = tuple(Instance(f"vm{number}.example.com", 1024, 0, (), 2, pnode="node1") for number in range(1, 6))
-CLUSTER = Cluster(nodes=(Node("node1", ""),), instances=ROWS)
+CLUSTER = Cluster(groups=(Group("group", ""),), nodes=(Node("node1", ""),), instances=ROWS)
 NOW = 1_700_000_000.0
 FIGURES = np.array([1.5, 512.0, 1.0, 0.0])
 
