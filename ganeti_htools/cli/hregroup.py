@@ -87,7 +87,7 @@ def run(line: CommandLine) -> int:
     after = plan.outcome.after.state
     tell(*map(wrapped, regroup.about(plan, line.verbose)))
     give_commands(line, "Commands to run:", lambda: job_script(plan.jobs()), tell)
-    sentence, *notes = regroup.conclusions(plan)
+    sentence, *notes = list(regroup.conclusions(plan))[: -1 if plan.moves else None]
     title, sets = f"hregroup: {options.action} groups", jobsets(plan.moves)
     time = copying_time(plan, sets, answer, CopyingOptions()) if sets else ""
     write_page(line, title, state, after, sets, notes, sentence=f"{sentence}.", time_of_moves=time)

@@ -84,14 +84,18 @@ def state_step(side: Side, tools: Mapping[str, str]) -> Step:
         )
     ill.sort(key=lambda group: -len(group["unrecoverable"]["instances"]))
     name, lost, also = ill[0]["name"], ill[0]["unrecoverable"], [group["name"] for group in ill[1:]]
+    faults, tool, option = [], "hbal", f"--group={name}"
+    if ill[0]["health"] == "unhealthy" or not lost["nodes"]:
+        faults.append(f"is {ill[0]['health']}: {ill[0]['why'][0]}")
     others = f" {shorten_names(also)} {'needs' if len(also) == 1 else 'need'} attention too." if also else ""
     if lost["nodes"]:
         back = f"{counted(len(lost['instances']), 'instance')} would not come back"
-        fault = f"cannot lose {shorten_names(lost['nodes'])}: {back}"
-        tool, option = "hcheck", f"--what-if-lost={lost['nodes'][0]}"
-    else:
-        fault, tool, option = f"is {ill[0]['health']}: {ill[0]['why'][0]}", "hbal", f"--group={name}"
-    return Step(f"Group {name} {fault}.{others}", f"{tools[tool]} {quote(option)}" if tools else "")
+        if not faults:
+            tool, option = "hcheck", f"--what-if-lost={lost['nodes'][0]}"
+        faults.append(f"cannot lose {shorten_names(lost['nodes'])}: {back}")
+    return Step(
+        f"Group {name} {'; it '.join(faults)}.{others}", f"{tools[tool]} {quote(option)}" if tools else ""
+    )
 
 
 def state_figures(side: Side) -> dict[str, str]:

@@ -254,7 +254,9 @@ def page_front(groups: Sequence[GroupReport]) -> "Iterator[Markup]":
 
     for group in groups:
         if found := group.after.plan.front:
-            yield front(group.before.group, found, *_front(found))
+            header, rows = _front(found)
+            units = [{"Time": "Time (h:min)"}.get(name, name) for name in header]
+            yield front(group.before.group, found, units, rows)
 
 
 def _duration(seconds: float) -> str:

@@ -129,10 +129,7 @@ def page_answer(allocations: Sequence[Allocation]) -> tuple[str, dict[str, str]]
     fixed_size = allocations[-1]
     placed, ends = fixed_size.result.placed, _ends(fixed_size)
     fit = f"{counted(placed, 'more instance')} of the standard size {'fits' if placed == 1 else 'fit'}"
-    why = f"; first to end: {ends}" if ends else ""
-    if stop := fixed_size.why:
-        nodes, more = shorten_names([each.node for each in stop.obstacles]), "with one more " * stop.more
-        why = f"; {more}N+1 fails on {nodes}; without this check {stop.unchecked} would fit"
+    why = f"; {_obstruction(fixed_size.why)}" if fixed_size.why else f"; first to end: {ends}" if ends else ""
     figures = {"More that fit": str(placed), "Tiered sizes that fit": str(allocations[0].result.placed)}
     return f"{fit} ({_amounts(fixed_size.size)}){why}.", figures | {"First to end": ends or "nothing"}
 
@@ -143,7 +140,7 @@ def page_section(allocations: Sequence[Allocation]) -> "Iterator[Markup]":
 
     rows = []
     for each in allocations:
-        ends = "; ".join([_ends(each), *obstacles(each.why)])
+        ends = _obstruction(each.why) if each.why else _ends(each)
         for kind, number in each.result.tiers or ((each.size, each.result.placed),):
             rows.append((each.mode.description, str(number), _amounts(kind), ends))
             ends = ""
@@ -151,6 +148,12 @@ def page_section(allocations: Sequence[Allocation]) -> "Iterator[Markup]":
     note = element("p", "The plan in the sections below is the allocation of standard instances.")
     fitting = table("Instances that fit", header, rows, (False, True, False, False))
     yield section("Capacity", note, fitting)
+
+
+def _obstruction(why: Obstruction) -> str:
+    """Name the nodes that prevent any allocation in a few words."""
+    nodes, more = shorten_names([each.node for each in why.obstacles]), "with one more " * why.more
+    return f"{more}N+1 fails on {nodes}; without this check {why.unchecked} would fit"
 
 
 def obstacles(why: Obstruction | None) -> list[str]:

@@ -7,7 +7,7 @@ from ganeti_htools.cli.report.script import job_script
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.engine.squeezing import candidates
 from ganeti_htools.engine.squeezing.power_plan import Action
-from ganeti_htools.model.wording import counted, size
+from ganeti_htools.model.wording import counted, shorten_names, size
 from ganeti_htools.planning.jobsets import PlannedMove
 from ganeti_htools.planning.squeezing import power_report
 from ganeti_htools.planning.squeezing.hsqueeze import SqueezePlan
@@ -35,10 +35,10 @@ def about(plan: SqueezePlan, line: CommandLine) -> Iterator[str]:
 
 
 def summary(plan: SqueezePlan) -> list[str]:
-    """Name the nodes of each phase in a line."""
+    """Name the first nodes of each phase in a line."""
     return [
-        f"Nodes to power {'up' if phase.action is Action.ONLINE else 'down'}:"
-        f" {', '.join(plan.state.names(phase.nodes))}"
+        f"{counted(len(phase.nodes), 'node')} to power {'up' if phase.action is Action.ONLINE else 'down'}:"
+        f" {shorten_names(plan.state.names(phase.nodes))}"
         for phase in plan.power.phases
         if phase.nodes
     ]

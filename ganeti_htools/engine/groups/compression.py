@@ -25,7 +25,7 @@ from ganeti_htools.engine.groups.routes import copied_on_leaving
 from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.model.columns import NOWHERE, Floats, Ints, by_unit, sorted_unique
 from ganeti_htools.model.state import State
-from ganeti_htools.model.wording import shorten_names
+from ganeti_htools.model.wording import shorten_names, size
 
 ReportPlaces = Callable[[int, int], None]  # called with the number of instances with a place, and of all
 
@@ -164,7 +164,7 @@ def _emptied(
     # An instance between two groups may copy less.
     volume += sum(copied_on_leaving(state, index) for index in rows if len(now.homes(index)) == 1)
     if 0 <= limits.copy < volume:
-        return f"it copies {volume} MiB"
+        return f"it copies {size(volume)}"
     ready = {
         other
         for other in now.rules.groups - {group, *closed}
@@ -299,8 +299,11 @@ def largest_share(need: Ints, left: Floats) -> Floats:
 
 def too_small(state: State, need: Ints, left: Floats) -> str | None:
     """Return the first amount that is too small, in words; None if every amount suffices."""
-    disks = [f"MiB on {unit}" if state.units.reported else "MiB of disk" for unit in state.units.local]
-    for name, wanted, there in zip(("MiB of memory", *disks, "virtual CPUs"), need, left, strict=True):
+    disks = [f"on {unit}" if state.units.reported else "of disk" for unit in state.units.local]
+    for what, wanted, there in zip(("of memory", *disks, "virtual CPUs"), need, left, strict=True):
         if wanted > there:
-            return f"it uses {wanted} {name}, the groups that it can give instances to have {there:.0f} free"
+            amounts = (wanted, f"{there:.0f}") if what == "virtual CPUs" else (size(wanted), size(there))
+            return (
+                f"it uses {amounts[0]} {what}; the groups that can take its instances have {amounts[1]} free"
+            )
     return None

@@ -107,7 +107,7 @@ def test_a_group_that_cannot_be_emptied(tmp_path: Path, capsys: pytest.CaptureFi
     told = json.loads(capsys.readouterr().out)
     assert told["unrepairable"] == [{"group": "rack1", "why": "it takes 3 moves"}]
     assert run(tmp_path, "compress", "--group=rack1", "--max-copy=1000") == 3
-    assert re.search("Not emptied: rack1: it copies [0-9]+ MiB", capsys.readouterr().out)
+    assert re.search("Not emptied: rack1: it copies [0-9.]+ GiB", capsys.readouterr().out)
 
 
 # Two racks with two instances each, and a third that is not to be filled.

@@ -42,13 +42,18 @@ RUNS: list[tuple[Any, str, tuple[str, ...], tuple[str, ...]]] = [
         hsqueeze,
         "idle.data",
         (),
-        ("Nodes to power down: ", "in use → standby", "empties node2, to power it down", " at 100 Mbit/s; "),
+        (
+            "4 nodes to power down: node2, ",
+            "in use → standby",
+            "empties node2, to power it down",
+            " at 100 Mbit/s; ",
+        ),
     ),
     (
         hregroup,
         "racks.data",
         ("groups",),
-        ("Group rack1 cannot lose node12: 2 instances would not", " --what-if-lost=node12</code>"),
+        ("; it cannot lose node12: 2 instances would not", "hbal -t"),
     ),
     (
         hregroup,

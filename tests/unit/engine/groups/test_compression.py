@@ -61,9 +61,9 @@ def test_of_similar_groups_what_copies_least_comes_first() -> None:
     [
         (
             {"mem": 9000},
-            "it uses 18000 MiB of memory, the groups that it can give instances to have 6000 free",
+            "it uses 17.6 GiB of memory; the groups that can take its instances have 5.9 GiB free",
         ),
-        ({"vcpus": 80}, "it uses 160 virtual CPUs, the groups that it can give instances to have 125 free"),
+        ({"vcpus": 80}, "it uses 160 virtual CPUs; the groups that can take its instances have 125 free"),
     ],
 )
 def test_group_using_more_than_others_have_free_is_no_candidate(facts: dict[str, int], why: str) -> None:
