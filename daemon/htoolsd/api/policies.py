@@ -32,7 +32,7 @@ class PolicyMethods:
         return self._policies.status()
 
     @method(
-        "Shows what a policy would do now in each node group, and all conditions that hold it back.",
+        "Shows what a policy would do now in each node group, and all conditions that block it.",
         role=Role.READ,
     )
     async def explain(self, policy: _Policy) -> object:

@@ -1,4 +1,4 @@
-"""Conditions that hold a policy back in a node group, and hysteresis. Pure functions over plain data.
+"""Conditions that block a policy in a node group, and hysteresis. Pure functions over plain data.
 
 A policy begins after ``hold`` rounds in a row with a reason, and goes on until the need says stop. To add a
 condition, put it into :func:`conditions`; ``htoolsctl explain`` then shows it as well.
@@ -123,7 +123,7 @@ def conditions(situation: Situation) -> dict[str, str | None]:
 
 
 def obstacles(situation: Situation) -> list[tuple[str, str]]:
-    """Return the conditions that hold a policy back, each with its reason; none if the policy may act."""
+    """Return the conditions that block a policy, each with its reason; none if the policy may act."""
     return [(name, why) for name, why in conditions(situation).items() if why is not None]
 
 

@@ -170,7 +170,7 @@ class Policies:
         ]
 
     async def explain(self, name: str, computations: Computations) -> dict[str, Any]:
-        """Return as JSON what a policy would do now in each group, and what holds it back.
+        """Return as JSON what a policy would do now in each group, and what blocks it.
 
         Raises HtoolsError, RefusalError.
         """

@@ -59,7 +59,7 @@ def _conflict(seen: Observation, situation: Situation, progress: Progress) -> st
 
 
 def explain(seen: Observation, situation: Situation, progress: Progress) -> dict[str, Any]:
-    """Return as JSON what a remedy would do in a group in the next round, and all that holds it back."""
+    """Return as JSON what a remedy would do in a group in the next round, and all that blocks it."""
     conflict = _conflict(seen, situation, progress)
     situation = replace(with_next_round(situation), conflict=conflict)
     plan, held = None, obstacles(situation)

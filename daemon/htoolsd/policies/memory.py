@@ -381,7 +381,7 @@ class MemoryFile:
             found = await effect(read, self._path)
         except HtoolsError as error:
             self.unreadable = str(error)
-            _log.error("policy memory cannot be read; policies hold back", error=self.unreadable)
+            _log.error("policy memory cannot be read; policies do nothing", error=self.unreadable)
             return
         self._use(found)
 
