@@ -643,6 +643,7 @@ END
 --json none
 --wide none
 oneinstance 1 1
+--load choices=none,upstream,real
 END
             ;;
         'htoolsctl decide') cat <<'END'

@@ -5,6 +5,7 @@
 
 import argparse
 import sys
+from typing import get_args
 
 from ganeti_htools.cli import htoolsctl
 from ganeti_htools.cli.ctl.glossary import load_entries
@@ -12,6 +13,7 @@ from ganeti_htools.commandline.line import Program
 from ganeti_htools.commandline.option import Takes
 from ganeti_htools.commandline.programs import PROGRAMS
 from ganeti_htools.commandline.reading import Reply, read
+from ganeti_htools.model.load import LoadMode
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator import program as simulator
 from htoolsd.config.config import argument_parser
@@ -139,6 +141,7 @@ KINDS = {
     "GROUP": "onegroup",
     "ID": "oneplan",
     "INSTANCE": "oneinstance",
+    "LOAD": f"choices={','.join(get_args(LoadMode))}",
     "METRIC=RANGE": "string",
     "N": "integer",
     "NAME": "string",

@@ -9,6 +9,7 @@ from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.explaining.possible_moves import possible_moves
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import existing
+from ganeti_htools.model.load import LoadMode
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.planning import view
 from ganeti_htools.planning.view import View
@@ -40,9 +41,9 @@ class PlacementReport:
     fit: int
 
 
-def placement_report(cluster: Cluster, name: str) -> PlacementReport:
+def placement_report(cluster: Cluster, name: str, load: LoadMode = "none") -> PlacementReport:
     """Report an instance by name, which may be cut off at a dot. Raises HtoolsError."""
-    state = view.state_of(cluster, View())
+    state = view.state_of(cluster, View(load=load))
     row = view.instance(state, name)
     group = int(state.group[state.pnode[row]])
     scope, chosen = state.group == group, np.zeros(len(state.pnode), np.bool_)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.deciding.placement_report import placement_report
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.load import LoadMode
 from ganeti_htools.records import Valid
 from htoolsd.history.entries import HistoryQuery, placed_at
 from htoolsd.history.history import History
@@ -52,13 +53,17 @@ class HistoryMethods:
         " of the score if it moved to other nodes now.",
         role=Role.READ,
     )
-    async def why(self, instance: Annotated[Name, _BEGINNING]) -> object:
+    async def why(
+        self,
+        instance: Annotated[Name, _BEGINNING],
+        load: Annotated[LoadMode, "how measured load counts: none, upstream, real (hbal --load)"] = "none",
+    ) -> object:
         await self._sync.poll_configuration()  # the instance may just have moved
         cluster = self._sync.model.available
         if cluster is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet")
         try:
-            now = await self._computations.run(lambda _pause: placement_report(cluster, instance))
+            now = await self._computations.run(lambda _pause: placement_report(cluster, instance, load))
         except HtoolsError as error:
             raise RefusalError(Refusal.ARGUMENTS, f"why: {error}") from None
         entries = await self._history.find(HistoryQuery(instance=now.instance, most=MAX_ENTRIES))

@@ -5,6 +5,7 @@ from typing import Annotated, NamedTuple
 
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.hours import read_hours
+from ganeti_htools.model.load import LoadMode
 from ganeti_htools.records import Valid
 from htoolsd.config.keys import checked, one_of
 
@@ -79,6 +80,9 @@ class RebalanceSettings(PolicySettings):
     ] = 0.0
     max_copy: Annotated[int, _MIB, "make the best plan that copies at most this, MiB; 0: no limit"] = 0
     price: Annotated[float, _SCORE, "score for each TiB that a plan copies, as hbal --price; 0: none"] = 0.0
+    load: Annotated[
+        LoadMode, "how measured load counts, as hbal --load: none, upstream, real; none while it is not known"
+    ] = "none"
 
     def __post_init__(self) -> None:
         """Check ``stop`` against ``start``. Raises DataError."""

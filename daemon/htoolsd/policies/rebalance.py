@@ -5,14 +5,17 @@ from dataclasses import replace
 from typing import Any
 
 from ganeti_htools.backends.haskell import fixed
+from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.execution.review import Check, Say
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.load import LoadMode
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.planning import view
 from ganeti_htools.planning.balancing.hbal import HBAL, HbalOptions
 from ganeti_htools.planning.balancing.node_groups import select
 from ganeti_htools.planning.plan import OnChange, Progress, Proposal
+from ganeti_htools.planning.view import View
 from htoolsd.config.policies import RebalanceSettings
 from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy, RemedyPlan
 from htoolsd.policies.safety import UNSAFE, affordable, copies_of, guarded, safe_moves, steps_of
@@ -28,9 +31,13 @@ class Rebalance(Remedy[RebalanceSettings]):
         """Whether the score is too high or N+1 redundancy is lost. A score that is not a number is no
         reason.
         """
-        settings, lost, score = self.settings, facts.n1 > 0, f"score {fixed(facts.score, 8)}"
-        over, low = facts.score >= settings.start, not facts.score > settings.stop
-        why = f"{score} is {'at or above' if over else 'below'} the start, {settings.start:g}"
+        settings, lost, mode = self.settings, facts.n1 > 0, self._load(facts.cluster)
+        score, of = facts.score, "score"
+        if mode != "none":
+            score = score_of(view.state_of(facts.cluster, View(load=mode)), facts.scope)
+            of = "score with measured load"
+        over, low = score >= settings.start, not score > settings.stop
+        why = f"{of} {fixed(score, 8)} is {'at or above' if over else 'below'} the start, {settings.start:g}"
         cause = "lost N+1" if lost else "offline node" if _has_instances_offline(facts) else "drift"
         return Need(lost or over, low and not lost, "N+1 redundancy is lost" if lost else why, cause)
 
@@ -39,8 +46,10 @@ class Rebalance(Remedy[RebalanceSettings]):
 
         Raises HtoolsError.
         """
+        common = self.common_options(cluster, bounds.resting)
         options = HbalOptions(
-            **self.common_options(cluster, bounds.resting),
+            view=replace(common["view"], load=self._load(cluster)),
+            execution=common["execution"],
             balancing=BalancingOptions(max_length=bounds.room.moves),
             group=bounds.group,
             copying=_copying(self.settings, bounds),
@@ -68,6 +77,10 @@ class Rebalance(Remedy[RebalanceSettings]):
         whole = _guarded(proposal, options, bounds)
         plan = RemedyPlan(options, whole, len(copies), sum(copies), proposal.score["after"])
         return plan.refused(None if gain >= least else few)
+
+    def _load(self, cluster: Cluster) -> LoadMode:
+        """Return how measured load counts now."""
+        return self.settings.load if cluster.load_profiles else "none"
 
 
 def _has_instances_offline(facts: GroupFacts) -> bool:

@@ -5,7 +5,7 @@ import time
 from argparse import ArgumentTypeError
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.ctl import policies
@@ -14,6 +14,7 @@ from ganeti_htools.cli.ctl.commands import Add, asking
 from ganeti_htools.cli.ctl.decisions import placement, score
 from ganeti_htools.cli.ctl.status import ages
 from ganeti_htools.cli.terminal.arguments import count
+from ganeti_htools.model.load import LoadMode
 from ganeti_htools.model.wording import counted, moment
 
 _UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
@@ -29,9 +30,11 @@ def declare(add: Add) -> None:
     past.add_argument("--since", metavar="TIME", type=_time, help=since)
     past.add_argument("--most", metavar="N", type=count, help="at most the newest N entries (default: 100)")
     past.add_argument("--id", metavar="ID", help="only the decision or plan with this id")
-    command = add("why", asking("why", why, "instance"), "Explain why an instance is on its nodes.")
+    command = add("why", asking("why", why, "instance", "load"), "Explain why an instance is on its nodes.")
     name = "its name, or the beginning of it up to a dot"
     command.add_argument("instance", metavar="INSTANCE", help=name)
+    counts = "how measured load counts in the score: none, upstream, real"
+    command.add_argument("--load", metavar="LOAD", choices=get_args(LoadMode), default="none", help=counts)
 
 
 def _time(text: str) -> float:

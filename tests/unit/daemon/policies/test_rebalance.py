@@ -3,17 +3,21 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.load import HOURS, LoadProfile
 from ganeti_htools.model.tags import PINNED
+from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.balancing import hbal
 from htoolsd.config.policies import RebalanceSettings
 from htoolsd.policies.memory import Budget
+from htoolsd.policies.observe import group_facts
 from htoolsd.policies.rebalance import Rebalance
 from htoolsd.policies.remedy import RemedyPlan
-from tests.support import policies
+from tests.support import by_hand, policies
 from tests.support.policies import EAGER
 from tests.support.worlds import uneven
 
@@ -74,6 +78,25 @@ def test_plans_the_chosen_point_of_the_front(chosen: dict[str, Any]) -> None:
         assert plan.mib <= 1500 < usual.mib
     else:
         assert plan.mib <= usual.mib or plan.after < usual.after
+
+
+def test_measured_load_counts_while_it_is_known() -> None:
+    """Both instances fit on one node by what is assigned, and are too much for it together."""
+    rows = [by_hand.instance(name, DiskTemplate.EXT, "n0", mem=100) for name in ("a", "b")]
+    group = (Group("default", "uuid-1"),)
+    cluster = replace(by_hand.cluster({"n0": 1000, "n1": 1000}, rows), groups=group)
+    hours = np.zeros((4, HOURS))
+    hours[0] = cluster.nodes[0].t_cpu * 0.9
+    profiles = {name: LoadProfile(hours, hours, hours[:, 0]) for name in ("a", "b")}
+    loaded = replace(cluster, load_profiles=profiles)
+    settings = replace(EAGER, start=10.0, stop=1.0, load="real")
+    remedy = Rebalance(settings)
+    (idle,), (busy,) = map(group_facts, (cluster, loaded))
+    assert not remedy.need(idle).begin
+    assert remedy.need(busy).begin
+    assert remedy.need(busy).why.startswith("score with measured load 110.")
+    assert planned(loaded, settings).moves == 1
+    assert planned(loaded, replace(settings, load="none")).options.view.load == "none"
 
 
 def test_refuses_two_choices() -> None:
