@@ -126,7 +126,8 @@ def _peak(kind: str) -> Component:
     carries = of_load("t", kind)
 
     def formula(c: Columns, hours: Any) -> Any:
-        return (hours.worst() / getattr(c, carries)) ** 8
+        share = hours.worst() / getattr(c, carries)
+        return np.square(np.square(np.square(share)))  # several times as fast as a power
 
     name = f"{kind.replace('dsk', 'disk')}_peak"
     return Component(name, 1.0, COUNT, (of_load("hours", kind),), formula, proportional=False)
