@@ -19,6 +19,7 @@ from ganeti_htools.cli.ctl import (
     plans,
     policies,
     status,
+    witness,
 )
 from ganeti_htools.cli.ctl.commands import Add, CommandParser, Run, asking
 from ganeti_htools.cli.report.layout import columns
@@ -128,7 +129,7 @@ _SUBJECTS = {
     ),
     "Plans": (plans.declare,),
     "Policies and history": (policies.declare, history.declare),
-    "Decisions": (decisions.declare,),
+    "Decisions": (decisions.declare, witness.declare),
     "Measured load": (load.declare,),
     "Ledger of resources": (ledger.declare,),
 }

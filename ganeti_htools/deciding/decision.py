@@ -6,6 +6,7 @@ from typing import Any
 
 from ganeti_htools.backends import incremental
 from ganeti_htools.backends.documents import without_garbage_collection
+from ganeti_htools.backends.iallocator import Message
 from ganeti_htools.backends.inventory_tags import malformed_inventories, with_tagged_inventories
 from ganeti_htools.deciding import answer, inter_group
 from ganeti_htools.deciding.known_units import (
@@ -54,7 +55,7 @@ class Response:
     * ``ranking``: the groups that could take each new instance (:func:`.answer.ranking`).
     * ``promises``: the promises that the answer makes.
     * ``instances``: names of the instances of the request.
-    * ``data``: the request, if it is one for a new instance that was refused.
+    * ``data``, ``message``: the request, as bytes and as read.
     * ``promised_instances``: existing instances with earlier promises, by name.
     """
 
@@ -68,6 +69,7 @@ class Response:
     instances: tuple[str, ...] = ()
     promised_instances: Mapping[str, Instance] = field(default_factory=dict)
     data: bytes = b""
+    message: Message | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,8 @@ def respond(
         () if isinstance(outcome, RequestFailed) else promised(request, outcome),
         about,
         _among(cluster.instances, promises),
+        data,
+        message,
     )
 
 

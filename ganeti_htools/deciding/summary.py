@@ -48,9 +48,14 @@ class DecisionSummary:
         return {**parts, **short, **({"more_instances": more} if more > 0 else {})}
 
 
+def request_type(request: wanted.Request) -> str:
+    """Return the type of a request, as Ganeti names it."""
+    return _TYPES[type(request)]
+
+
 def summarize(request: wanted.Request, outcome: Decision | RequestFailed) -> DecisionSummary:
     """Summarize a request and its decision."""
-    kind, names = _TYPES[type(request)], list(wanted.instances_of(request))
+    kind, names = request_type(request), list(wanted.instances_of(request))
     if isinstance(outcome, RequestFailed):
         return DecisionSummary(kind, names, refusal=str(outcome))
     state, result = outcome.state, outcome.result

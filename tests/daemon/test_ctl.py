@@ -51,7 +51,7 @@ def test_lists_all_methods(daemon: Daemon) -> None:
     names = (
         "allocations cancel candidates claim cluster decide execute explain follow forget history inventory"
         " load methods metrics notify plan plans policies providers refresh release report resume run"
-        " set_inventory sizes status storage usage why"
+        " set_inventory sizes status storage usage why witness"
     )
     assert [method["name"] for method in methods] == names.split()
     table = htoolsctl(daemon, "methods").stdout

@@ -23,6 +23,13 @@ NOTIFY = 'notify.program = "/bin/true"\n'
 WORDS = {"claim", "execute", "resume", "cancel", "hmaintain", "working", "steps", "commands"}
 DEFECT = {"task": "sync", "count": 1, "error": "KeyError: 'a'", "time": 1.0}
 SAMPLED = {"group", "resource", "free", "total", "outcome", "days", "earliest", "latest"}
+DIFFERENCE: Any = {
+    **dict.fromkeys(("ours", "theirs", "explained", "error", "file", "arguments", "verdict")),
+    "scores": {"ours": 1.0, "theirs": None},
+    "our_seconds": 1.0,
+    "their_seconds": 1.0,
+    "seconds": {"ours": {"median": 1.0, "slowest": 1.0}},
+}
 JOB = {"id": 1, "status": "running", "summary": "CLUSTER_VERIFY"}
 
 SAME = {"explain": "policies"}
@@ -86,6 +93,7 @@ def test_htoolsctl(tmp_path: Path) -> None:
             "check": json.loads(ctl(daemon, "check", "--json").stdout),
             "notify": json.loads(ctl(daemon, "notify", "--test", "--json").stdout),
             "decide": json.loads(ctl(daemon, "decide", "--json", request_file(tmp_path)).stdout),
+            "witness": call(daemon, "witness"),
             "glossary": json.loads(ctl(daemon, "glossary", "claim", "--json").stdout),
         }
     for name, document in found.items():
@@ -105,6 +113,7 @@ def test_htoolsctl(tmp_path: Path) -> None:
         "plan": bare(plan, "options", "bounds", "execution"),
         "history": [bare(entry, "arguments") for entry in found["history"]],
         "decide": None,  # Ganeti's answer
+        "difference": DIFFERENCE,
     }
     documents = list((found | bared).values())
     check("htoolsctl.1.md", documents, WORDS)

@@ -82,13 +82,15 @@ MAY_IMPORT = {
         "model backends records luxi client nursery sockets"
         " htoolsd.config htoolsd.disposal htoolsd.events htoolsd.history"
     ),
+    "htoolsd.programs": "model nursery",
     "htoolsd.sync": (
         "model backends luxi sources files nursery"
-        " htoolsd.config htoolsd.damaged_files htoolsd.disposal htoolsd.events htoolsd.threads"
+        " htoolsd.config htoolsd.damaged_files htoolsd.disposal htoolsd.events"
+        " htoolsd.programs htoolsd.threads"
     ),
     "htoolsd.load": (
         "model backends records sources files nursery planning.view"
-        " htoolsd.config htoolsd.damaged_files htoolsd.sync htoolsd.threads"
+        " htoolsd.config htoolsd.damaged_files htoolsd.sync htoolsd.threads htoolsd.programs"
     ),
     "htoolsd.plans": (
         f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.history htoolsd.sync"
@@ -110,11 +112,12 @@ MAY_IMPORT = {
         f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.tasks htoolsd.threads"
         " htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims htoolsd.store.state_copies"
     ),
+    "htoolsd.witness": f"{_LIBRARY} commandline htoolsd.config htoolsd.programs htoolsd.threads",
     "htoolsd.api": (
         f"{_LIBRARY} commandline htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.tasks"
         " htoolsd.threads htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history htoolsd.store"
         " htoolsd.follow htoolsd.claims htoolsd.policies htoolsd.metrics htoolsd.notify htoolsd.helper"
-        " htoolsd.load"
+        " htoolsd.load htoolsd.witness"
     ),
     "htoolsd.http": (
         f"{_LIBRARY} htoolsd.config htoolsd.socket htoolsd.metrics htoolsd.api htoolsd.tasks htoolsd.threads"
@@ -123,6 +126,7 @@ MAY_IMPORT = {
         f"{_LIBRARY} htoolsd.tasks htoolsd.events htoolsd.threads htoolsd.socket htoolsd.sync htoolsd.plans"
         " htoolsd.history htoolsd.api htoolsd.config htoolsd.store htoolsd.follow htoolsd.claims"
         " htoolsd.policies htoolsd.metrics htoolsd.http htoolsd.notify htoolsd.disposal htoolsd.load"
+        " htoolsd.witness"
     ),
     "htoolsd.__main__": "htoolsd.process",
 }

@@ -65,7 +65,7 @@ def test_choices() -> None:
         "cancel",
         "forget",
     ]
-    commands += ["policies", "run", "history", "why", "decide", "make-room", "load", "sizes"]
+    commands += ["policies", "run", "history", "why", "decide", "make-room", "witness", "load", "sizes"]
     commands += ["providers", "inventory", "usage", "allocations", "claim", "candidates", "release"]
     assert complete("htoolsctl", "") == commands
 

@@ -3,7 +3,8 @@
 import gc
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from math import inf
 from statistics import median
 from typing import Annotated, Protocol, TypeVar
@@ -13,10 +14,19 @@ import trio
 
 from ganeti_htools import machine
 from ganeti_htools.client.protocol import Refusal, RefusalError
+from ganeti_htools.deciding import other_answer
 from ganeti_htools.deciding.decision import Cache, KnownCluster, Response, TooLargeError, respond, with_note
 from ganeti_htools.deciding.summary import DecisionSummary
-from ganeti_htools.model.errors import HtoolsError, inconsistency_warning, printable, untraced
+from ganeti_htools.model.errors import (
+    DataError,
+    HtoolsError,
+    inconsistency_warning,
+    on_one_line,
+    printable,
+    untraced,
+)
 from ganeti_htools.model.options import PlacementOptions
+from ganeti_htools.nursery import open_nursery
 from htoolsd.api.request import read_request, understand
 from htoolsd.api.turn import MAX_HUNG, DecisionTurn
 from htoolsd.claims.claim import Claimant
@@ -26,8 +36,10 @@ from htoolsd.events import EventStream
 from htoolsd.history.entries import Decided
 from htoolsd.metrics.durations import Durations
 from htoolsd.socket.methods import File, method
-from htoolsd.socket.peer import PassedFile, describe_caller
+from htoolsd.socket.peer import PassedFile, describe_caller, give_sign
 from htoolsd.socket.roles import Role
+from htoolsd.witness.program import WitnessAnswer
+from htoolsd.witness.witness import Statement, Witness
 
 _log = structlog.get_logger()
 
@@ -64,6 +76,24 @@ class DecisionCounts:
     by_type: dict[str, Counter[str]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Our decision beside that of the witness, which answers Ganeti. Nothing is claimed yet."""
+
+    data: bytes
+    ours: Response | Exception
+    our_seconds: float
+    ages: Ages
+    theirs: WitnessAnswer
+
+    def response(self) -> Response | None:
+        """Return the witness's answer as a response of ours; None if ours has to answer."""
+        if self.theirs.error is None and isinstance(self.ours, Response) and self.ours.message is not None:
+            with suppress(DataError):
+                return other_answer.response(self.ours.message, self.ours, self.theirs.answer.encode())
+        return None
+
+
 class ClusterData(Protocol):
     """The daemon's data about the cluster, for decisions. Both ways to get it may raise RefusalError."""
 
@@ -81,7 +111,7 @@ class Decisions:
     """Decides requests. Parsed parts of a request are reused for the next one.
 
     ``cluster`` is the daemon's data about the cluster. ``events`` get each decision. ``claims`` are the
-    promises of decisions; None to promise nothing.
+    promises of decisions; None to promise nothing. ``witness`` is Ganeti's own program, if any.
     """
 
     def __init__(
@@ -90,6 +120,7 @@ class Decisions:
         cluster: ClusterData,
         events: EventStream,
         claims: ClaimWriter | None = None,
+        witness: Witness | None = None,
     ) -> None:
         self._settings = settings
         self._turn = DecisionTurn(settings)
@@ -98,6 +129,7 @@ class Decisions:
         self._cluster = cluster
         self._events = events
         self._claims = claims
+        self._witness = witness
 
     @property
     def healthy(self) -> bool:
@@ -171,9 +203,19 @@ class Decisions:
             claimant: Claimant | None = "hand" if claim else None
             if claim is None and file is not None:  # as jobs call it
                 claimant = "job"
-            async with self._turn.taken() as thread:
-                ages = self._cluster.now()[1]
-                outcome = await self._decide(thread, source, options, claimant)
+            part = self._witness.part() if self._witness is not None and claimant == "job" else None
+            beside = await self._decide_beside(source, options, arguments) if part == "theirs" else None
+            theirs = beside.response() if beside is not None else None
+            if beside is not None and beside.theirs.error is None and isinstance(beside.ours, Exception):
+                return self._relay_theirs(beside, arguments)
+            if beside is None or theirs is None:
+                # Beside the witness it is decided again, since much may have changed meanwhile.
+                again = source if beside is None else beside.data
+                outcome, ages = await self._in_turn(again, options, claimant)
+            else:
+                outcome, ages = theirs, beside.ages
+                if self._claims is not None and self._claims.active:
+                    self._claims.accept(theirs, "job")
         except RefusalError:
             self._counts.refused += 1
             raise
@@ -201,15 +243,74 @@ class Decisions:
             ages,
             claimant,
             describe_caller(),
-            outcome.data,
+            outcome.data if _is_refused_allocation(outcome.summary) else b"",
+            None if theirs is None else self._settings.now.witness.program,
         )
         placed = self._count(outcome.summary)
         _log.info("decided" if placed else "no place", id=decided.id, **outcome.summary.to_json(), **timing)
         self._events.publish(decided)
+        if beside is not None:
+            self._testify(decided.id, beside, arguments)
+        elif part is not None and self._witness is not None:
+            kind, answer = outcome.summary.request, outcome.answer
+            self._witness.observe(Statement(decided.id, kind, outcome.data, arguments, answer, took / 1000))
         if outcome.names_units:
             self._cluster.request_units()
         told = {"id": decided.id, "summary": outcome.summary.to_json(), "ranking": outcome.ranking}
-        return {**asdict(_relay(outcome)), "ages": ages, **told}
+        relay = _relay(outcome) if theirs is None or beside is None else _relay_of(beside.theirs)
+        return {**asdict(relay), "ages": ages, **told}
+
+    async def _decide_beside(
+        self, source: PassedFile | str, options: PlacementOptions, arguments: tuple[str, ...]
+    ) -> Beside:
+        """Have the witness decide, and decide beside it without claiming anything. Raises RefusalError."""
+        assert self._witness is not None
+        largest, began = self._settings.now.request_mib << 20, trio.current_time()
+        data = await machine.run_sync(read_request, source, largest, abandon_on_cancel=True)
+        ours: Response | Exception = HtoolsError("not decided")
+        ages, took = Ages(), 0.0
+
+        async def decide() -> None:
+            nonlocal ours, ages, took
+            try:
+                ours, ages = await self._in_turn(data, options, None)
+            except Exception as error:
+                ours = untraced(error) if isinstance(error, HtoolsError) else error
+                if not isinstance(error, HtoolsError):
+                    _log.exception("decision beside the witness failed")
+                    self._cache = Cache()
+            took = trio.current_time() - began
+
+        async with open_nursery() as nursery:
+            nursery.start_soon(decide)
+            theirs = await self._witness.testify(data, arguments, give_sign.get(trio.lowlevel.checkpoint))
+        return Beside(data, ours, took, ages, theirs)
+
+    def _relay_theirs(self, beside: Beside, arguments: tuple[str, ...]) -> object:
+        """Answer with the witness's decision on a request that we cannot decide: no claims, no history."""
+        name = machine.random_bytes(6).hex()
+        _log.warning("decided by the witness alone", id=name, error=on_one_line(str(beside.ours)))
+        self._testify(name, beside, arguments)
+        return {**asdict(_relay_of(beside.theirs)), "id": name, "ages": beside.ages, "ranking": []}
+
+    def _testify(self, name: str, beside: Beside, arguments: tuple[str, ...]) -> None:
+        """Have both answers compared."""
+        assert self._witness is not None
+        ours, failed = beside.ours, isinstance(beside.ours, Exception)
+        kind = "unknown" if isinstance(ours, Exception) else ours.summary.request
+        answer = "" if isinstance(ours, Exception) else ours.answer
+        error = str(ours) or type(ours).__name__ if failed else None
+        self._witness.observe(
+            Statement(name, kind, beside.data, arguments, answer, beside.our_seconds, error, beside.theirs)
+        )
+
+    async def _in_turn(
+        self, source: PassedFile | str | bytes, options: PlacementOptions, claimant: Claimant | None
+    ) -> tuple[Response | HtoolsError, Ages]:
+        """Decide once it is this request's turn; also returns the ages of the data. Raises RefusalError."""
+        async with self._turn.taken() as thread:
+            ages = self._cluster.now()[1]
+            return await self._decide(thread, source, options, claimant), ages
 
     def _count(self, summary: DecisionSummary) -> bool:
         """Count a decision; return whether all its instances have a place."""
@@ -223,7 +324,7 @@ class Decisions:
     async def _decide(
         self,
         thread: trio.CapacityLimiter,
-        source: PassedFile | str,
+        source: PassedFile | str | bytes,
         options: PlacementOptions,
         claimant: Claimant | None,
     ) -> Response | HtoolsError:
@@ -232,7 +333,8 @@ class Decisions:
         async def run(work: Callable[..., Result], *args: object) -> Result:
             return await machine.run_sync(work, *args, abandon_on_cancel=True, limiter=thread)
 
-        data = await run(read_request, source, self._settings.now.request_mib << 20)
+        largest = self._settings.now.request_mib << 20
+        data = source if isinstance(source, bytes) else await run(read_request, source, largest)
         cache, claims, until = self._cache, self._claims, inf
         try:
             while True:
@@ -256,9 +358,15 @@ class Decisions:
             raise RefusalError(Refusal.FILE, str(err)) from None
         except HtoolsError as err:
             return untraced(err)
-        summary = response.summary
-        refused = summary.request == "allocate" and summary.refusal is not None
-        return replace(response, data=data) if refused else response
+        return response
+
+
+def _is_refused_allocation(summary: DecisionSummary) -> bool:
+    return summary.request == "allocate" and summary.refusal is not None
+
+
+def _relay_of(theirs: WitnessAnswer) -> IallocatorOutput:
+    return IallocatorOutput(theirs.answer, theirs.stderr, 0)
 
 
 def _relay(response: Response) -> IallocatorOutput:

@@ -19,6 +19,7 @@ from htoolsd.store.state_copies import StateCopies
 from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.storage_polls import StoragePolls
 from htoolsd.sync.sync import Sync
+from htoolsd.witness.witness import Witness
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Deciding:
     """The parts that answer callers and decide."""
 
     claims: ClaimWriter
+    witness: Witness
     decisions: Decisions
     access: Access
     server: Server

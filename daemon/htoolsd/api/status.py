@@ -128,6 +128,7 @@ class StatusMethods:
             "rolls": health.rolls,
             "groups": health.groups,
             "decisions": deciding.decisions.status() | fallback_counter.status(socket),
+            "witness": deciding.witness.status(),
             "claims": deciding.claims.claims.status(),
             "plans": plans.status(),
             "planning": plans.turn.status(),

@@ -146,6 +146,14 @@ class ClaimWriter:
             self._trigger.by(trio.current_time() + _PAUSE)
         return ClaimResult()
 
+    def accept(self, response: Response, claimant: Claimant) -> None:
+        """Claim what another program has decided.
+
+        The ledger gets it in the next round, even beyond the capacity.
+        """
+        self.claims.record(response, claimant)
+        self._trigger.by(trio.current_time())
+
     def promise(self, promise: Promise) -> None:
         """Claim what a plan has made room for; the ledger gets it in the next round."""
         self.claims.promise(promise)

@@ -1,5 +1,6 @@
 """Checks of the keys of the configuration file, besides those that the reader of records has."""
 
+import os
 from collections.abc import Callable, Sequence
 
 from ganeti_htools.model.errors import DataError
@@ -45,6 +46,19 @@ def checked(check: Callable[[str], object]) -> Reader:
         return text
 
     return read
+
+
+def check_program(path: str) -> None:
+    """Check the form of a program's path. Raises DataError."""
+    if not (os.path.isabs(path) and path.isprintable()):
+        raise DataError("expected the absolute path of a program, without arguments")
+
+
+def program_problem(path: str) -> str | None:
+    """Return why a program cannot be run; None if it can, and for an empty path."""
+    if path and not (os.path.isfile(path) and os.access(path, os.X_OK, effective_ids=True)):
+        return f"{path}: expected a program that can be executed"
+    return None
 
 
 def one_of(*choices: str) -> Reader:

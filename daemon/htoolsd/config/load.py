@@ -8,8 +8,7 @@ from urllib.parse import urlsplit
 
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.records import Valid
-from htoolsd.config.keys import checked, one_of
-from htoolsd.config.notify import check_program
+from htoolsd.config.keys import check_program, checked, one_of
 
 
 class Exporter(NamedTuple):

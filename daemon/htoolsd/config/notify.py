@@ -1,27 +1,13 @@
 """Settings of notifications: the table ``[notify]`` of the configuration file."""
 
-import os
 from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from ganeti_htools.model.errors import DataError
-from htoolsd.config.keys import checked
+from htoolsd.config.keys import check_program, checked, program_problem
 
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
-
-
-def check_program(path: str) -> None:
-    """Raises DataError."""
-    if not (os.path.isabs(path) and path.isprintable()):
-        raise DataError("expected the absolute path of a program, without arguments")
-
-
-def program_problem(path: str) -> str | None:
-    """Return why a program cannot be run, None if it can, or if there is none."""
-    if path and not (os.path.isfile(path) and os.access(path, os.X_OK, effective_ids=True)):
-        return f"{path}: expected a program that can be executed"
-    return None
 
 
 def _check_url(url: str) -> None:

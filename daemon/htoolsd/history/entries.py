@@ -159,6 +159,7 @@ class Decided(HistoryEntry):
 
     ``refused`` is the request for a new instance that found no place; the entry has the instance of it.
     Without a ``claimant`` it is a test: it claims nothing, and nobody is going to carry it out.
+    ``program`` is the one whose answer counts, if it is not ours.
     """
 
     kind = "decision"
@@ -169,6 +170,7 @@ class Decided(HistoryEntry):
     claimant: str | None = "job"
     by: Caller | None = None
     refused: bytes = b""
+    program: str | None = None
     id: str = field(default_factory=lambda: machine.random_bytes(6).hex())
 
     def details(self) -> Document:
@@ -180,6 +182,7 @@ class Decided(HistoryEntry):
             "test": self.claimant is None,
             "claimant": self.claimant,
             "by": self.by,
+            "program": self.program,
             "nodes": sorted({node for place in places for node in place}),
             "places": places,
             "ranking": list(self.ranking),

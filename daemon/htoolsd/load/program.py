@@ -8,7 +8,7 @@ from ganeti_htools.model.columns import Floats
 from ganeti_htools.model.errors import DataError
 from htoolsd.config.load import LoadSettings
 from htoolsd.load.figures import SCALE, LoadError, LoadNames, LoadSample, SampledHours
-from htoolsd.sync.pool_probes import output_of
+from htoolsd.programs import output_of
 
 _MOST = 1 << 22  # bytes of output
 _LINE = "INSTANCE CORES BYTES BYTES/S BYTES/S"

@@ -95,6 +95,12 @@ def _decisions(status: Document) -> Iterator[Row]:
         yield "unknown", outcome, decisions[outcome]
 
 
+def _compared(status: Document) -> Iterator[Row]:
+    for kind, verdicts in status["witness"]["counts"].items():
+        for verdict, count in verdicts.items():
+            yield kind, verdict, count
+
+
 def _states(key: str, states: Sequence[str]) -> Callable[[Document], list[Row]]:
     return lambda status: [[state, status[key].get(state, 0)] for state in states]
 
@@ -242,6 +248,13 @@ METRICS = (
         "Time from the call to the result of a decision.",
         (),
         _one("decisions", "durations"),
+    ),
+    Metric(
+        "htoolsd_witness_decisions",
+        "gauge",
+        "Decisions by the verdict of their comparison with the witness, since the record began.",
+        ("type", "verdict"),
+        _compared,
     ),
     _gauge("htoolsd_decisions_waiting", "Waiting decisions.", _one("decisions", "waiting")),
     _gauge(

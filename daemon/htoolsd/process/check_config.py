@@ -9,9 +9,8 @@ from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.sources.source import Source, read
 from htoolsd.config.config import Config, exposes_password, load
 from htoolsd.config.http import read_token
-from htoolsd.config.keys import ConfigError
+from htoolsd.config.keys import ConfigError, program_problem
 from htoolsd.config.ledger import has_password
-from htoolsd.config.notify import program_problem
 from htoolsd.socket.listening import group_number
 from htoolsd.socket.roles import resolve
 from htoolsd.store.records import UnavailableError
@@ -94,6 +93,8 @@ def check(
         warnings.append(f"{path}: other users can read {what}; chmod o-r {path}")
     if (problem := config.notify.problem()) is not None:
         warnings.append(f"notify: {problem}")
+    if (problem := program_problem(config.witness.program)) is not None:
+        warnings.append(f"witness: {problem}")
     return errors, warnings
 
 

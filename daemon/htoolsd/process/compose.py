@@ -18,6 +18,7 @@ from htoolsd.api.plans import PlanMethods
 from htoolsd.api.policies import PolicyMethods
 from htoolsd.api.report import ReportMethods
 from htoolsd.api.status import StatusMethods
+from htoolsd.api.witness import WitnessMethods
 from htoolsd.claims.claim_writer import ClaimWriter
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.plan_claims import PlanClaims
@@ -44,6 +45,7 @@ from htoolsd.sync.storage_polls import StoragePolls
 from htoolsd.sync.sync import Sync
 from htoolsd.sync.this_node import ThisNode
 from htoolsd.threads import CALL_SECONDS, Computations
+from htoolsd.witness.witness import Witness
 
 
 class Parts:
@@ -94,9 +96,12 @@ class Parts:
         settings, below = self._settings, self.following
         writer = ClaimWriter(claims, below.ledger, below.reconciler, below.sync, settings)
         data = DecisionData(below.sync, below.storage)
-        decisions = Decisions(settings, data, self.events, writer)
+        witness = Witness(settings, self._file("witness"))
+        decisions = Decisions(settings, data, self.events, writer, witness)
         access = Access(settings)
-        return Deciding(writer, decisions, access, Server(self.methods, settings, access, self.events))
+        return Deciding(
+            writer, witness, decisions, access, Server(self.methods, settings, access, self.events)
+        )
 
     def _plan(self) -> Planning:
         settings, below = self._settings, self.following
@@ -139,5 +144,6 @@ class Parts:
             self._metrics,
             self._page,
             NotifyMethods(self.notifier),
+            WitnessMethods(self.deciding.witness),
         )
         self.methods.add(*methods_of(*subjects))

@@ -177,6 +177,7 @@ async def _run(
                         "load": following.load.run,
                         "http": parts.http.run,
                         "notifications": parts.notifier.run,
+                        "witness": deciding.witness.run,
                         "memory": set_aside,
                     }
                     for name, task in tasks.items():

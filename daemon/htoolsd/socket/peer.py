@@ -5,7 +5,7 @@ import select
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -86,6 +86,8 @@ def _many_groups(descriptor: int) -> tuple[int, ...]:
 
 # The client whose call is answered by the current task.
 caller: ContextVar[Credentials] = ContextVar("caller")
+# Sends this client a sign that its answer takes longer than usual.
+give_sign: ContextVar[Callable[[], Awaitable[None]]] = ContextVar("give_sign")
 
 
 def describe_caller() -> dict[str, int] | None:

@@ -1,6 +1,7 @@
 """The server: one answer for each call of a client, within limits of size and time."""
 
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 
 import structlog
 import trio
@@ -18,7 +19,7 @@ from htoolsd.socket.access import Access
 from htoolsd.socket.clients import Clients, ConnectedClient
 from htoolsd.socket.incoming import Incoming
 from htoolsd.socket.methods import Methods
-from htoolsd.socket.peer import PassedFile, Peer, caller, describe_caller
+from htoolsd.socket.peer import PassedFile, Peer, caller, describe_caller, give_sign
 from htoolsd.socket.roles import Role
 
 _log = structlog.get_logger()
@@ -79,6 +80,7 @@ class Server:
         """Serve one client until it leaves."""
         bind_contextvars(client=peer.credentials.pid, uid=peer.credentials.uid)  # in this task only
         caller.set(peer.credentials)
+        give_sign.set(partial(self._give_sign, peer))
         known = self._is_known(peer)
         longest = self._settings.now.message_mib << 20 if known else _THREAD_BYTES
         client = ConnectedClient(peer, Incoming(Decoder(longest)))
@@ -182,6 +184,11 @@ class Server:
             if method is not None and method.recorded and not refused:
                 now, by = machine.now(), describe_caller()
                 self._events.publish(Called(now, method.name, call.args, by))
+
+    async def _give_sign(self, peer: Peer) -> None:
+        """Send a tab, which JSON allows before an answer."""
+        with suppress(OSError, trio.TooSlowError):
+            await self._send(peer, b"\t")
 
     async def _send(self, peer: Peer, data: bytes) -> None:
         """Raises OSError, TooSlowError."""

@@ -1,22 +1,17 @@
 """Probes of pools: commands of the administrator that print the free and the total space of a pool."""
 
-import os
-import signal
 from collections.abc import Sequence
-from contextlib import suppress
-from functools import partial
-from subprocess import DEVNULL, PIPE
 
 import structlog
 import trio
 
-from ganeti_htools import machine
 from ganeti_htools.backends import values
-from ganeti_htools.model.errors import DataError, on_one_line
+from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.known_storage import UnitSpace
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.nursery import open_nursery
 from htoolsd.config.settings import Settings
+from htoolsd.programs import output_of
 from htoolsd.sync.node_storage import storage_report, used_pools
 from htoolsd.sync.sync import Sync
 
@@ -68,66 +63,9 @@ class PoolProbes:
 async def probe(command: Sequence[str], patience: float = _PATIENCE) -> UnitSpace:
     """Run a command and return the space that it prints: free and total, MiB or with units.
 
-    As :func:`output_of`. Raises DataError.
+    Raises DataError.
     """
     return _read(command[0], await output_of(command, patience, _OUTPUT_BYTES, "free and total space"))
-
-
-async def output_of(command: Sequence[str], patience: float, most: int, expected: str) -> bytes:
-    """Run a command and return its standard output of at most ``most`` bytes. Raises DataError.
-
-    At the deadline, or when it prints too much, it is killed with its process group. ``expected`` describes
-    what it prints.
-    """
-    printed, complaint = bytearray(), bytearray()
-    process: trio.Process | None = None
-    with trio.move_on_after(patience) as waiting:
-        try:
-            async with open_nursery() as nursery:
-                run = partial(
-                    machine.run_process,
-                    command,
-                    stdin=DEVNULL,
-                    stdout=PIPE,
-                    stderr=PIPE,
-                    check=False,
-                    start_new_session=True,
-                    deliver_cancel=_kill,
-                )
-                process = await nursery.start(run)
-                assert process is not None
-                for stream, output in ((process.stdout, printed), (process.stderr, complaint)):
-                    assert stream is not None
-                    nursery.start_soon(_collect, stream, output, most, nursery.cancel_scope)
-        except OSError as error:
-            raise DataError(f"{command[0]}: {error.strerror}") from None
-    if waiting.cancelled_caught:
-        if process is not None:  # it may have ended, with children that keep its output open
-            await _kill(process)
-        raise DataError(f"{command[0]}: no end within {patience:g} s")
-    assert process is not None
-    if max(len(printed), len(complaint)) > most:
-        raise DataError(f"{command[0]}: expected {expected}, got more than {most} bytes")
-    if process.returncode:
-        why = complaint.decode(errors="replace").strip().partition("\n")[0]
-        raise DataError(on_one_line(f"{command[0]}: exit status {process.returncode}{': ' * bool(why)}{why}"))
-    return bytes(printed)
-
-
-async def _kill(process: trio.Process) -> None:
-    """Kill a process with its group."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-async def _collect(
-    stream: trio.abc.ReceiveStream, output: bytearray, most: int, enough: trio.CancelScope
-) -> None:
-    """Collect what a command prints; end it when that is too long."""
-    async for part in stream:
-        output += part
-        if len(output) > most:
-            enough.cancel()
 
 
 def _read(name: str, output: bytes) -> UnitSpace:

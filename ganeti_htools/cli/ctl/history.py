@@ -67,6 +67,7 @@ def _decision(entry: Mapping[str, Any]) -> str:
     told = placement({**entry, "nodes": entry["places"]})
     by = entry.get("by")  # iallocators run as root
     who = f"; decided by {caller(by)}" if by and (by["uid"] or entry["claimant"] != "job") else ""
+    who += f"; answered by {entry['program']}" if entry.get("program") else ""
     name = f"decision {entry['id']}: " if entry.get("id") else ""  # older entries have none
     return f"{name}{'test of ' * bool(entry.get('test'))}{told}{who}"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ganeti_htools import streams
-from ganeti_htools.cli.ctl import load
+from ganeti_htools.cli.ctl import load, witness
 from ganeti_htools.cli.ctl.commands import PLANNING, Add, asking, call, look, show
 from ganeti_htools.cli.ctl.plans import turns
 from ganeti_htools.cli.report import storage
@@ -129,6 +129,8 @@ def _status(answer: Any) -> Iterator[str]:
         yield f"  history    in memory only ({kept['waiting']} waiting, {kept['lost']} lost): {kept['error']}"
     if answer.get("load"):
         yield f"  load       {load.state(answer['load'])}"
+    if answer.get("witness", {}).get("program"):
+        yield f"  witness    {witness.summary(answer['witness'])}"
     if answer.get("notify", {}).get("way"):
         yield f"  notify     {notifications(answer['notify'])}"
     ledger = answer.get("ledger")

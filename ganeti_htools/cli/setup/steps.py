@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from ganeti_htools.cli.ctl.witness import summary
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.model import tags
 
@@ -293,6 +294,17 @@ def decisions(facts: Facts) -> int:
     return int(known["served"] + known["unsatisfied"])
 
 
+def _witness(facts: Facts) -> Mapping[str, Any]:
+    """Return the daemon's record of Ganeti's own iallocator; empty without one."""
+    known = (facts.status or {}).get("witness")
+    return known if known and known["program"] else {}
+
+
+def _without_witness(facts: Facts) -> str:
+    way = f"not yet; [witness] in {CONFIGURATION} lets Ganeti's own hail answer first (docs/witness.md)"
+    return _not_master(facts) or ("" if _witness(facts) else way)
+
+
 STEPS = (
     SetupStep(
         "executable",
@@ -348,6 +360,14 @@ STEPS = (
         lambda facts: f"{describe_candidates(facts.others)}; type there: htoolsctl setup",
         elsewhere=_not_master,
         note=lambda facts: describe_candidates(facts.others),
+    ),
+    SetupStep(
+        "witness",
+        "decisions are compared with Ganeti's own iallocator",
+        lambda _facts: True,
+        lambda _facts: (),
+        elsewhere=_without_witness,
+        note=lambda facts: summary(_witness(facts)) if _witness(facts) else "",
     ),
     SetupStep(
         "default",

@@ -39,6 +39,7 @@ from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.storage_polls import StoragePolls
 from htoolsd.sync.sync import Sync
 from htoolsd.sync.this_node import ThisNode
+from htoolsd.witness.witness import Witness
 from tests.support.memory_ganeti import following, ganeti
 from tests.support.memory_peer import MemoryPeer, open_access
 from tests.support.programs import PATIENCE
@@ -73,7 +74,7 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
                 CapacityForecast(sync, history),
                 MeasuredLoad("", known, sync),
             ),
-            Deciding(claims, decisions, access, server),
+            Deciding(claims, Witness(known, str(tmp_path)), decisions, access, server),
             Planning(
                 PlanClaims(sync, ledger, reconciler, claims),
                 StateCopies(ledger, sync, str(tmp_path)),

@@ -44,6 +44,7 @@ def test_a_decision() -> None:
         "test": False,
         "claimant": "hand",
         "by": {"uid": 7, "pid": 1},
+        "program": None,
         "asked": None,
     }
     assert placed_at(told, "web") == ["node2", "node1"]

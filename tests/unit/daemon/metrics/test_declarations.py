@@ -6,7 +6,7 @@ from htoolsd.metrics.declarations import METRICS
 from tests.support.programs import ROOT
 
 LABELS = {"version", "kind", "severity", "outcome", "group", "component", "type", "state", "policy", "mode"}
-LABELS |= {"cluster_name", "resource", "figure"}
+LABELS |= {"cluster_name", "resource", "figure", "verdict"}
 
 
 def test_names_follow_the_conventions() -> None:

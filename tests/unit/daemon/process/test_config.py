@@ -4,6 +4,7 @@ import re
 from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
@@ -14,23 +15,22 @@ from htoolsd.config.http import HttpSettings
 from htoolsd.config.load import LoadSettings
 from htoolsd.config.notify import NotifySettings
 from htoolsd.config.policies import (
-    PolicySettings,
     RebalanceSettings,
     RedistributeSettings,
     RepairSettings,
     SqueezeSettings,
 )
 from htoolsd.config.roles import RoleSettings
+from htoolsd.config.witness import WitnessSettings
 from htoolsd.process.check_config import check, daemon_user
 from tests.support.simulators import simulator
 from tests.support.worlds import uneven
 
-TABLES: dict[
-    str, type[PolicySettings | RoleSettings | HttpSettings | NotifySettings | PlanSettings | LoadSettings]
-] = {
+TABLES: dict[str, type[Any]] = {
     "roles": RoleSettings,
     "http": HttpSettings,
     "notify": NotifySettings,
+    "witness": WitnessSettings,
     "plans": PlanSettings,
     "load": LoadSettings,
     "repair": RepairSettings,

@@ -1,0 +1,1 @@
+"""The witness: Ganeti's own iallocator beside ours, and what the comparison of both has found."""
