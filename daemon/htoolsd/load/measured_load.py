@@ -40,6 +40,7 @@ _VERSION = 1  # of the file
 _FILE_BYTES = 1 << 27  # at most
 _DAY = 24 * HOUR
 _LONGEST_DAYS = 7  # since the last hour in the profiles
+_LOOK_SECONDS = 5.0  # until the cluster is known
 _OFF = "[load] is off"
 _LATE = 3  # rounds without figures, after which the last ones are late
 
@@ -96,7 +97,7 @@ class MeasuredLoad:
             cluster = self._sync.led_cluster
             if cluster is not None:
                 await self.round(source, cluster)
-            with trio.move_on_after(settings.every_seconds if cluster else HOUR / 60):
+            with trio.move_on_after(settings.every_seconds if cluster else _LOOK_SECONDS):
                 await changed.wait()
 
     async def round(self, source: LoadSource, cluster: Cluster) -> None:

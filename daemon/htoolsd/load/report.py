@@ -41,7 +41,7 @@ def nodes_to_json(
                 "assigned_memory": sum(row.mem for row in primary),
                 **_load(sums, now),
                 "pressure": sample.pressure.get(node.name),
-                "share": worst / cpus if cpus else None,
+                "share": worst / cpus if cpus and profiles else None,
                 "share_now": None if now is None or not cpus or now[0] != now[0] else float(now[0]) / cpus,
             }
         )
@@ -69,8 +69,11 @@ def instances_to_json(
 
 
 def hours_of_nodes(cluster: Cluster, profiles: Mapping[str, LoadProfile]) -> Floats:
-    """Return the sums of instances' 95th percentiles by node, kind of load and hour, as in balancing."""
-    hours = np.zeros((len(cluster.nodes), len(LOAD_KINDS), HOURS))
+    """Return the sums of instances' 95th percentiles by node, kind of load and hour, as in balancing.
+
+    They are NaN if no profile is known.
+    """
+    hours = np.full((len(cluster.nodes), len(LOAD_KINDS), HOURS), 0.0 if profiles else np.nan)
     if profiles:
         state = state_of(replace(cluster, load_profiles=profiles), View(load="real"))
         for kind in state.load.kinds if state.load else ():

@@ -56,15 +56,19 @@ def _table(kind: str, rows: Any) -> str:
     for each in rows:
         now, worst = each["now"] or {}, each["worst"]
         cpu = [*([f"{each['cpus']:g}"] if nodes else []), str(each["vcpus"]), _number(now.get("cpu"))]
-        cpu += [_number(each["p95"]["cpu"]), _number(worst["cpu"]), _hour(each["worst_hour"]["cpu"])]
+        cpu += [
+            _number(each["p95"]["cpu"]),
+            _number(worst["cpu"]),
+            _hour(each["worst_hour"]["cpu"], worst["cpu"]),
+        ]
         memory = [gib(each["memory"]), *([gib(each["assigned_memory"])] if nodes else [])]
         memory += [_gib(now.get("mem")), _gib(worst["mem"])]
         cells.append([each["name"], *cpu, *memory, _percent(each["pressure"]) if nodes else each["node"]])
     return fitting_table(header, cells, [False, *(name not in ("at", "Node") for name in header[1:])])
 
 
-def _hour(hour: int) -> str:
-    return f"{_DAYS[hour // 24]} {hour % 24:02}h"
+def _hour(hour: int, value: float | None) -> str:
+    return "?" if value is None else f"{_DAYS[hour // 24]} {hour % 24:02}h"
 
 
 def _number(value: float | None) -> str:

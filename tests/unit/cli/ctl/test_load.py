@@ -50,6 +50,22 @@ def test_load_shows_the_hottest_first() -> None:
     ]
 
 
+def test_load_of_nodes_is_unknown_without_profiles() -> None:
+    text = load.loads(STATE | {"nodes": nodes_to_json(CLUSTER, {}, SAMPLE), "instances": []})
+    assert text.splitlines()[-2].split() == [
+        "node1",
+        "16",
+        "8",
+        "2.0",
+        *"???",
+        "64.0",
+        "16.0",
+        "8.8",
+        "?",
+        "2%",
+    ]
+
+
 def test_sizes_names_what_fits_and_who_is_at_its_limit() -> None:
     text = load.sizes(list(sizes_to_json(CLUSTER, PROFILES)))
     assert [line.rstrip() for line in text.splitlines()] == [
