@@ -22,17 +22,16 @@ def moves(jobsets: Jobsets, reasons: Iterable[str]) -> Markup:
             str(place),
             str(number),
             move.instance,
+            why,
             ", ".join(move.was),
             ", ".join(move.now),
-            why,
             size(move.disk),
             join(element("div", element("code", each)) for each in move.commands),
         )
         for place, ((number, move), why) in enumerate(zip(made, reasons, strict=True), 1)
     ]
-    header = ("Move", "Jobset", "Instance", "From", "To", "Why", "Disks", "Commands")
-    listed = table(
-        "Moves in their order", header, rows, (True, True, False, False, False, False, True, False)
-    )
+    header = ("Move", "Jobset", "Instance", "Why", "From", "To", "Disks", "Commands")
+    numeric = [name in ("Move", "Jobset", "Disks") for name in header]
+    listed = table("Moves in their order", header, rows, numeric)
     commands = (each for _, move in made for each in move.commands)
     return section("Moves", listed, fold("All commands, to copy", command(*commands)))
