@@ -306,8 +306,10 @@ def _within(hours: str, wall: float) -> bool:
 def restless(record: Record) -> Iterator[str]:
     """An instance that two plans of a policy move within its rest.
 
-    The next master's daemon knows of jobs that are not archived.
+    The next master's daemon knows of jobs that are not archived. A job that fails has moved nothing.
     """
+    ended = (entry for entry in record if entry["what"] == "job")
+    failed = {entry["number"] for entry in ended if entry["state"] in ("error", "canceled")}
     archived = [entry["t"] for entry in record if entry.get("kind") == "archive"]
     last: dict[str, tuple[Entry, float, str]] = {}
     for picture, entry, job in submissions(record):
@@ -315,7 +317,7 @@ def restless(record: Record) -> Iterator[str]:
         if policy != "rebalance":
             continue
         rest = picture.config[policy].get("cool_down_seconds", DAY)
-        for name in moves(job):
+        for name in moves(job) if job["number"] not in failed else ():
             before, when, run = last.get(name, (entry, -DAY * 9, ""))
             passed = entry["wall"] - when
             known = before["host"] == entry["host"] or not any(before["t"] < t < entry["t"] for t in archived)
