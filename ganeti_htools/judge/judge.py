@@ -42,6 +42,10 @@ class Finding:
     instance: str = ""
     node: str = ""
 
+    def __str__(self) -> str:
+        where = f"step {self.step}: " if self.step else f"jobset {self.jobset}: " if self.jobset else ""
+        return f"{self.kind}: {where}{' '.join(filter(None, (self.instance, self.text)))}"
+
 
 @dataclass(slots=True)
 class Certificate:
@@ -181,8 +185,7 @@ class _Replay:
         for operation in job.operations:
             was = layout.places[job.instance]
             now = operation.after(was)
-            source, target = was.primary, now.secondary if operation.kind == "r" else now.primary
-            assert target is not None
+            source, target = was.primary, (now.secondary or "") if operation.kind == "r" else now.primary
             for fault in layout.may_receive(job.instance, target):
                 if operation.kind != "f" or fault.kind == "groups":  # it may break rules where it already is
                     self._tell(fault.kind, f"{target} {fault.text}", job, target)
@@ -209,8 +212,7 @@ class _Replay:
         ):
             if wrong:
                 self._tell("groups", f"goes to group {new.name}: {why}", job, target)
-        refused = violation(row.demand, new.ipolicy, layout.nodes[target].excl_stor)
-        if refused is not None:
+        if (refused := violation(row.demand, new.ipolicy, layout.nodes[target].excl_stor)) is not None:
             self._tell("policy", f"group {new.name} does not allow it ({refused.value})", job, target)
 
     def _worse(self, node: str) -> list[Fault]:
@@ -272,8 +274,7 @@ def _subsets(jobs: Sequence[PlanStep]) -> Iterator[set[int]]:
     """Yield the subsets of jobs that are looked at; each differs little from the one before."""
     everything = set(range(len(jobs)))
     if len(jobs) <= ALL_ORDERS:
-        for number in range(1, 1 << len(jobs)):
-            code = number ^ number >> 1
+        for code in (number ^ number >> 1 for number in range(1, 1 << len(jobs))):
             yield {at for at in everything if code >> at & 1}
     else:
         for node in sorted({node for job in jobs for node in job.nodes}):

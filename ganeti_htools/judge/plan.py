@@ -79,15 +79,16 @@ def statement_of(document: Any) -> dict[str, Any]:
 def read_plan(statement: Mapping[str, Any], layout: Layout) -> PlannedWork:
     """Read a plan for a cluster. Raises DataError, also for names that are unknown."""
     try:
-        sets = statement["execution"]["not_submitted"] if "execution" in statement else statement["jobsets"]
-        score = statement["score"]
+        run, score = statement.get("execution"), statement["score"]
+        whole = run is None or not run["jobs"]  # the announced figures are those of the whole plan
+        sets = statement["jobsets"] if run is None else run["not_submitted"]
         return PlannedWork(
             tool=statement["tool"],
             options=statement["options"],
             jobsets=tuple(_jobsets(sets, layout)),
             groups=tuple(statement["groups"]),
-            score=(score["before"], score["after"]),
-            cost=statement["cost"],
+            score=(score["before"], score["after"]) if whole else (None, None),
+            cost=statement["cost"] if whole else None,
             room=tuple(map(layout.node, statement.get("room") or ())),
         )
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -141,5 +142,4 @@ def _node_command(command: str, found: Jobset, layout: Layout) -> None:
         if yes and "--offline" in words:
             found.leaves.add(node)
     elif words[:1] == ["gnt-node"] and "htools:maintenance" in words:
-        node = layout.node(words[2])
-        (found.rests if words[1] == "add-tags" else found.opens).add(node)
+        (found.rests if words[1] == "add-tags" else found.opens).add(layout.node(words[2]))

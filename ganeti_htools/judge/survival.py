@@ -35,8 +35,8 @@ def _lost_with(layout: Layout, node: str, resting: Iterable[str], exact: bool) -
                 lost.add(name)
         elif row.template.survives_node:
             seeking.append(row)
-    group = layout.nodes[node].group
-    others = [other for other, there in layout.nodes.items() if there.group == group and other != node]
+    group = layout.group_of(node)
+    others = [other for other in layout.nodes if layout.group_of(other) is group and other != node]
     if exact:
         return lost | _unplaced(layout, seeking, others, moved)
     for row in sorted(seeking, key=lambda row: -row.mem):
@@ -60,15 +60,14 @@ def _stuck(layout: Layout, row: Instance) -> bool:
 def _unplaced(layout: Layout, rows: list[Instance], nodes: list[str], moved: list[str]) -> set[str]:
     """Return the instances that find no place after others have failed over."""
     was, changed, lost = dict(layout.places), set(layout.changed), set[str]()
-    scope = [*nodes, *(was[row.name].primary for row in rows[:1])]
-    scope = [node for node in scope if node not in layout.closed]
+    scope = {*nodes, *(was[row.name].primary for row in rows)} - layout.closed
     for name in moved:
         layout.move(name, Place(*reversed(was[name].nodes)))
     for row in rows:
         scores = dict[str, float]()
         for node in (each for each in nodes if _takes(layout, row, each, Counter())):
             layout.move(row.name, Place(node))
-            scores[node] = score(layout, scope)
+            scores[node] = score(layout, sorted(scope))
             layout.move(row.name, was[row.name])
         if scores:
             layout.move(row.name, Place(min(reversed(scores), key=scores.__getitem__)))
@@ -84,7 +83,7 @@ def _takes(layout: Layout, row: Instance, node: str, taken: Counter[str]) -> boo
     there, need = layout.figures(node), row.mem if row.uses_memory else 0
     if node in layout.closed or not layout.may_migrate(layout.places[row.name].primary, node):
         return False
-    if node not in layout.unknown_size and there.now.free - taken[node] < need:
+    if node not in layout.unknown_size and there.now.free - taken[node] <= need:  # some must be left
         return False
     demands = layout.demands(row).items()
     if any(there.classes[kind] + amount > layout.class_capacity(node, kind) for kind, amount in demands):

@@ -530,6 +530,9 @@ def test_plans_for_people(tmp_path: Path) -> None:
 def test_plans_for_programs(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         plan = made(daemon, max_length=2)["id"]
+        (tmp_path / "plan.json").write_text(json.dumps(whole(daemon)))
+        judged = tool("hcheck", f"-D{daemon.socket}", f"--plan={tmp_path / 'plan.json'}")
+        assert (judged.returncode, judged.stderr) == (0, "")
         call(daemon, "execute", plan=plan)
         command = PROGRAMS / "htoolsctl", "--socket", daemon.socket, "plan", plan, "--json"
         with started(*command) as following_plan:
@@ -541,6 +544,7 @@ def test_plans_for_programs(tmp_path: Path) -> None:
         told = json.loads(out)
         assert (status, told["state"], numbers(told)) == (0, "stopped", [1])
         assert told == whole(daemon)
+        assert told["certificate"] == {"verdict": "holds", "reasons": []}
         assert json.loads(ctl(daemon, "plans", "--json").stdout) == call(daemon, "plans")
 
 

@@ -67,6 +67,7 @@ def test_judge_accepts_plans(tool: Tool[Any, Any], seed: int) -> None:
         (HREGROUP, any_cluster, 2139),  # two mirrored instances of which one comes back
         (HSQUEEZE, any_cluster, 2135),  # a node without free disk
         (HSQUEEZE, any_cluster, 2365),  # all instances of a node would have a place, but not by the score
+        (HSQUEEZE, any_cluster, 11189),  # an instance that would take a node's last memory
         (HSQUEEZE, super_cluster, 2197),  # a node that gives no instance the demanded amount
         (HBAL, super_cluster, 10096),  # a class in use beyond the capacity, of which more is kept
         (HSQUEEZE, super_cluster, 10443),  # a mirrored instance on a node without its class

@@ -22,7 +22,7 @@ from htoolsd.policies.verdict import PolicyDecision
 from htoolsd.sync.sync import Sync
 from htoolsd.threads import Computations
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
-from tests.support.settings import settings
+from tests.support.settings import settings, unjudged
 from tests.support.worlds import uneven
 
 BEGINNING = time.time()  # when trio's clock is at 0
@@ -138,7 +138,7 @@ async def working_on(
                     heed(event, sync.model.cluster)
 
         decisions = Decisions()
-        plans = Plans(str(directory / "plans"), sync, sync.events)
+        plans = Plans(str(directory / "plans"), sync, sync.events, unjudged())
         path, known = directory / "policies.json", settings(**policy_settings)
         policies = _Clocked(str(path), sync, plans, known, sync.events)
         sync.events.follow(plans, policies, decisions)

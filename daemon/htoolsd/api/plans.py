@@ -103,7 +103,7 @@ class PlanMethods:
         proposal = await self._proposed(tool, options, cluster)
         by = describe_caller()
         assert by is not None
-        plan = new_plan(tool, options, proposal, generations, by, **facts)
+        plan = new_plan(tool, options, proposal, generations, cluster, by, **facts)
         await self._plans.add(plan)
         return {**plan.to_json(), "found": proposal.found, "measured": speeds}
 
@@ -163,7 +163,7 @@ class PlanMethods:
                 Refusal.PLAN, f"{earlier} would be different for the present cluster; make a new one"
             )
         run.signature = replace(run.signature, run=plan.id)
-        plan.run, plan.review = run, proposal.review
+        plan.run, plan.review, plan.cluster = run, proposal.review, model.available
 
     @method(
         "Begins to carry out a plan, and does not wait for its end.",

@@ -53,6 +53,11 @@ class PlanSettings:
     """The table ``[plans]`` of the configuration file."""
 
     longest_search_seconds: Annotated[float, "longest search for a plan, as with hbal --optimise"] = 600.0
+    certificates: Annotated[
+        str,
+        one_of("refuse", "warn", "off"),
+        "judge plans before they are executed (hcheck --plan): refuse those that do not hold, warn, off",
+    ] = "refuse"
 
 
 @dataclass(frozen=True, slots=True)

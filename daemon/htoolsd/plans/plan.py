@@ -28,9 +28,10 @@ from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.execution.wording import complaint, summary
 from ganeti_htools.files import read_regular_file
 from ganeti_htools.luxi.job_queries import JobStatus
+from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.planning.options import to_json
-from ganeti_htools.planning.plan import OnChange, Proposal, new_run
+from ganeti_htools.planning.plan import OnChange, Proposal, new_run, room_of
 from ganeti_htools.records import JSON, to_text
 from htoolsd.damaged_files import set_aside
 from htoolsd.history.entries import Document, HistoryEntry, plan_details
@@ -41,6 +42,13 @@ EXPIRY = 86400.0  # seconds after which a plan that nobody has executed is remov
 
 
 Caller = Mapping[str, int]  # uid and pid
+
+
+class PlanCertificate(TypedDict):
+    """The verdict of the judge of plans: holds, broken or unchecked; its ``reasons`` in words."""
+
+    verdict: str
+    reasons: list[str]
 
 
 class PlanState(StrEnum):
@@ -71,7 +79,8 @@ class Plan:
     A score that is not finite is null in JSON. ``seen``: somebody has looked at the plan's end. ``serial``
     grows with every change.
     ``log`` has the lines that the tool would print, each with its kind; ``standing`` is the progress.
-    ``review`` makes the check before each jobset; None for a plan that has ended, or is of an earlier daemon.
+    ``review`` makes the check before each jobset, ``cluster`` is the one that the plan was made for; None for
+    a plan that has ended, or is of an earlier daemon. ``certificate`` is None until the plan is executed.
     ``over`` returns why no more jobs are submitted, None if the plan continues. ``interruption`` is the
     reason of an interruption that nobody asked for. ``executed_by`` and ``cancelled_by`` are callers, None
     for the daemon. Times are seconds of the epoch.
@@ -80,6 +89,8 @@ class Plan:
     facts: dict[str, Any]
     run: Run
     review: Callable[[OnChange, Say], Check] | None = None
+    cluster: Cluster | None = None
+    certificate: PlanCertificate | None = None
     over: Over = lambda: None
     state: PlanState = PlanState.PLANNED
     error: str | None = None
@@ -158,7 +169,7 @@ class Plan:
 
     def end(self, now: float) -> None:
         """Set the state in which the run has ended, and let go of the cluster that the review has."""
-        self.review = None
+        self.review = self.cluster = None
         self.state, self.ended, self.standing = _ENDED.get(self.run.ending, PlanState.FAILED), now, ""
         self.error = complaint(record(self.run)) or self.interruption
         self.say(*summary(self.run))
@@ -189,7 +200,8 @@ class Plan:
     def _standing(self) -> dict[str, Any]:
         times = {"began": self.began, "ended": self.ended}
         callers = {"executed_by": self.executed_by, "cancelled_by": self.cancelled_by}
-        return {"state": self.state, "error": self.error, **times, **callers, "seen": self.seen}
+        standing = {"state": self.state, "error": self.error, "certificate": self.certificate}
+        return {**standing, **times, **callers, "seen": self.seen}
 
     def text(self) -> str:
         """Return the content of the plan's file."""
@@ -213,10 +225,14 @@ def new_plan(
     options: Any,
     proposal: Proposal,
     generations: Mapping[str, int],
+    cluster: Cluster,
     by: Caller,
     **more: Any,
 ) -> Plan:
-    """Return a new plan. ``by`` has the caller's ``uid`` and ``pid``; ``more`` are more facts."""
+    """Return a new plan for a cluster.
+
+    ``by`` has the caller's ``uid`` and ``pid``; ``more`` are more facts.
+    """
     run = new_run(tool, proposal.purpose, proposal.jobs, options.execution)
     facts = {
         "id": run.signature.run,
@@ -228,11 +244,12 @@ def new_plan(
         "generations": generations,
         "score": proposal.score,
         "cost": proposal.cost,
+        "room": room_of(proposal.jobs),
         "on_change": options.execution.on_change,
         "wait_for_nodes": options.execution.wait_for_nodes,
         **more,
     }
-    return Plan(facts, run, proposal.review)
+    return Plan(facts, run, proposal.review, cluster)
 
 
 class _Caller(TypedDict):
@@ -260,6 +277,7 @@ class _PlanRecord(TypedDict):
     executed_by: _Caller | None
     cancelled_by: _Caller | None
     seen: bool | None
+    certificate: NotRequired[PlanCertificate | None]
     serial: Count
     log: list[list[str]]
     standing: str | None
@@ -267,7 +285,7 @@ class _PlanRecord(TypedDict):
 
 
 _STANDING = "error", "began", "ended", "executed_by", "cancelled_by", "serial"
-_CHANGING = *_STANDING, "state", "seen", "log", "standing", "execution"
+_CHANGING = *_STANDING, "state", "seen", "log", "standing", "execution", "certificate"
 
 
 def plan_from_json(text: bytes) -> Plan:
@@ -282,6 +300,7 @@ def plan_from_json(text: bytes) -> Plan:
             run_from_record(stored["tool"], stored["execution"]),
             state=PlanState(stored["state"]),
             seen=bool(stored["seen"]),
+            certificate=stored.get("certificate"),
             log=[(kind, line) for kind, line in stored["log"]],
             **{key: document[key] for key in _STANDING},
         )

@@ -6,6 +6,7 @@ was not. It does not resume an interrupted plan, but follows the plan's jobs to 
 interrupted when its node stops being the master: the next master's daemon reports it, and may do its work.
 """
 
+import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +28,7 @@ from ganeti_htools.execution.review import Check
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.execution.wording import event_reporter
 from ganeti_htools.files import write_text
+from ganeti_htools.judge.plan import TOOLS
 from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.luxi.past_jobs import plan_entry
 from ganeti_htools.model.cluster import Cluster, Instance, silent_nodes
@@ -35,9 +37,19 @@ from ganeti_htools.nursery import open_nursery
 from ganeti_htools.planning.plan import OnChange
 from ganeti_htools.sources.source import describe_silent
 from htoolsd.claims.plan_claims import PlanClaims
+from htoolsd.config.settings import Settings
 from htoolsd.events import DaemonEvent, EventStream
 from htoolsd.follow.desired_state import SyncedState
-from htoolsd.plans.plan import Caller, Plan, PlanChanged, PlanState, plan_from_json, read_plans
+from htoolsd.helper.helper import run_helper
+from htoolsd.plans.plan import (
+    Caller,
+    Plan,
+    PlanCertificate,
+    PlanChanged,
+    PlanState,
+    plan_from_json,
+    read_plans,
+)
 from htoolsd.plans.plan_turn import PlanTurn
 from htoolsd.store.state_copies import StateCopies
 from htoolsd.sync.polls import RoleLost
@@ -52,6 +64,8 @@ _FOR_EVER = Patience(away=math.inf)
 _SHIELDED_SECONDS = 15.0  # for the record of a plan that begins or has ended, and its claims then
 _FORGET_EVERY = 600.0  # seconds
 _RECORD_EVERY = 5.0  # seconds until a record that could not be written is tried again
+_JUDGING_SECONDS = 60.0
+_FINDINGS = 3  # findings of the judge that are named
 _RELEASE_EVERY = 5.0  # seconds between two looks for claims of plans without jobs
 
 
@@ -74,12 +88,14 @@ class Plans:
         directory: str,
         sync: Sync,
         events: EventStream,
+        settings: Settings,
         claims: PlanClaims | None = None,
         copies: StateCopies | None = None,
     ) -> None:
         self._directory = directory
         self._sync = sync
         self._events = events
+        self._settings = settings
         self._claims = claims
         self._copies = copies
         self._plans: dict[str, Plan] = {}
@@ -224,8 +240,10 @@ class Plans:
     ) -> None:
         """Begin to carry out a plan, for a caller or the daemon itself. Raises RefusalError.
 
-        ``parallel`` replaces the plan's own limit of unfinished jobs.
+        ``parallel`` replaces the plan's own limit of unfinished jobs. The plan is judged first, if the
+        settings say so.
         """
+        await self._certify(plan)
         if self._stopping.is_set():
             raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")
         if (why := self._sync.obstacle()) is not None:
@@ -267,6 +285,31 @@ class Plans:
             raise RefusalError(Refusal.PLAN, f"the plan is not executed because it cannot be recorded: {why}")
         check = plan.review(on_change, plan.say)
         self._executions.start_soon(self._carry_out, plan, check, wait_for_nodes)
+
+    async def _certify(self, plan: Plan) -> None:
+        """Have a plan judged that has not begun. Raises RefusalError for one that does not hold."""
+        mode, cluster = self._settings.now.plans.certificates, plan.cluster
+        judged = plan.facts["tool"] in TOOLS and plan.state is PlanState.PLANNED
+        if mode == "off" or cluster is None or not judged:
+            return
+        output, limit, error = await run_helper(
+            "htoolsd.helper.certificate", _JUDGING_SECONDS, _JUDGING_SECONDS, cluster, plan.text()
+        )
+        if limit is not None or error is not None:
+            why = error or f"it was not judged within {limit}"
+            plan.certificate = PlanCertificate(verdict="unchecked", reasons=[why])
+            plan.warn(f"The plan is unchecked: {why}")
+            _log.warning("plan is unchecked", plan=plan.id, error=why)
+            return
+        reasons = json.loads(output)
+        plan.certificate = PlanCertificate(verdict="broken" if reasons else "holds", reasons=reasons)
+        if reasons:
+            _log.warning("plan does not hold", plan=plan.id, findings=reasons[:_FINDINGS])
+            why = "; ".join(reasons[:_FINDINGS])
+            if mode == "refuse":
+                await self._try_to_record(plan)
+                raise RefusalError(Refusal.PLAN, f"plan {plan.id} does not hold: {why}")
+            plan.warn(f"The plan does not hold: {why}")
 
     async def _carry_out(self, plan: Plan, check: Check, wait_for_nodes: bool) -> None:
         run, seen = plan.run, None

@@ -484,6 +484,7 @@ class Policies:
             planned.options,
             planned.proposal,
             seen.model.generations,
+            seen.cluster,
             {"uid": os.getuid(), "pid": os.getpid()},
             policy=remedy.policy,
             remedy=remedy.title,

@@ -107,7 +107,7 @@ class Parts:
         settings, below = self._settings, self.following
         claims = PlanClaims(below.sync, below.ledger, below.reconciler, self.deciding.claims)
         copies = StateCopies(below.ledger, below.sync, settings.now.state_dir)
-        plans = Plans(self._file("plans"), below.sync, self.events, claims, copies)
+        plans = Plans(self._file("plans"), below.sync, self.events, settings, claims, copies)
         path = self._file("policies.json")
         return Planning(
             claims, copies, plans, Policies(path, below.sync, plans, settings, self.events, copies=copies)

@@ -187,6 +187,8 @@ def description(plan: Any) -> Iterator[str]:
         yield f"It continues plan {plan['continues']}"
     yield _options(plan)
     yield f"Node groups: {', '.join(plan['groups'])}; score {_score(plan)}"
+    if certificate := plan.get("certificate"):
+        yield f"Judged: {': '.join([certificate['verdict'], *certificate['reasons'][:1]])}"
     if plan["state"] == "planned":
         for number, jobs in enumerate(plan["execution"]["not_submitted"], 1):
             yield f"Jobset {number}:"

@@ -12,7 +12,6 @@ def lines(found: Certificate) -> Iterator[str]:
     counts = f"{counted(found.steps, 'move')} in {counted(found.jobsets, 'jobset')}"
     yield f"{verdict}: {counts}, {counted(found.orders, 'state')} looked at"
     for each in found.findings:
-        where = f"step {each.step}: " if each.step else f"jobset {each.jobset}: " if each.jobset else ""
-        yield f"    {each.kind}: {where}{' '.join(filter(None, (each.instance, each.text)))}"
+        yield f"    {each}"
     for note in found.notes:
         yield f"Note: {note}"

@@ -26,6 +26,7 @@ from ganeti_htools.sources.source import Source, describe_silent, read
 
 _PLANNING = 3600.0  # seconds to wait for a plan
 _REPORTING = 600.0  # seconds to wait for nodes that do not report
+_BEGINNING = 180.0  # seconds until a plan begins; it is judged first
 _PAUSE = 2.0
 
 
@@ -97,7 +98,7 @@ class ByDaemon:
     def _begin(self, number: str) -> None:
         try:
             wishes = {"on_change": self.line.on_change, "wait_for_nodes": self.line.wait_for_nodes}
-            calls.ask(self.path, "execute", {"plan": number, **wishes})
+            calls.ask(self.path, "execute", {"plan": number, **wishes}, patience=_BEGINNING)
         except calls.NoReplyError as error:
             raise HtoolsError(
                 f"{error}; 'htoolsctl plan {number}' shows whether it is carried out"

@@ -17,12 +17,12 @@ from htoolsd.plans.plans import Plans
 from htoolsd.sync.reserved_room import Reservations
 from htoolsd.sync.sync import Sync
 from tests.support.memory_ganeti import described, following, ganeti, truth
-from tests.support.settings import settings
+from tests.support.settings import settings, unjudged
 from tests.support.worlds import delay, migrate, role
 
 
 def methods_of(sync: Sync) -> ClusterMethods:
-    return ClusterMethods(sync, Plans("", sync, sync.events), MeasuredLoad("", settings(), sync))
+    return ClusterMethods(sync, Plans("", sync, sync.events, unjudged()), MeasuredLoad("", settings(), sync))
 
 
 async def test_cluster_answer_follows_the_model(autojump_clock: MockClock) -> None:

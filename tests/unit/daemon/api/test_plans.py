@@ -23,6 +23,7 @@ from htoolsd.plans.plans import Plans
 from htoolsd.socket.peer import Credentials, caller
 from tests.support.memory_ganeti import following, ganeti
 from tests.support.plan_methods import plan_methods
+from tests.support.settings import unjudged
 from tests.support.worlds import delay, migrate
 
 
@@ -32,7 +33,7 @@ async def planning(tmp_path: Path) -> AsyncIterator[tuple[PlanMethods, Plans]]:
     caller.set(Credentials(pid=1, uid=2, gid=3))
     async with ganeti() as luxid, following(luxid) as sync:
         await trio.sleep(2)
-        plans = Plans(str(tmp_path), sync, sync.events)
+        plans = Plans(str(tmp_path), sync, sync.events, unjudged())
         yield plan_methods(plans, sync), plans
 
 
@@ -140,7 +141,7 @@ async def test_refuses_to_plan_with_figures_older_than_the_instances(
     caller.set(Credentials(pid=1, uid=2, gid=3))
     async with ganeti() as luxid, following(luxid) as sync:
         await trio.sleep(2)
-        methods = plan_methods(Plans(str(tmp_path), sync, sync.events), sync)
+        methods = plan_methods(Plans(str(tmp_path), sync, sync.events, unjudged()), sync)
         luxid.hung = True
         luxid.jobs.submit([[delay(500)], [migrate("mirrored")]])
         await trio.sleep(6)

@@ -43,7 +43,7 @@ from htoolsd.witness.witness import Witness
 from tests.support.memory_ganeti import following, ganeti
 from tests.support.memory_peer import MemoryPeer, open_access
 from tests.support.programs import PATIENCE
-from tests.support.settings import settings
+from tests.support.settings import settings, unjudged
 from tests.support.workers import close
 
 WORDS = {"healthy", "not redundant", "weakly unhealthy", "unhealthy"}
@@ -60,7 +60,7 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
         reconciler, storage = Reconciler(sync, ledger, known), StoragePolls("", known, sync)
         claims = ClaimWriter(Claims(known), ledger, reconciler, sync, known)
         decisions = Decisions(known, DecisionData(sync, storage), sync.events)
-        plans = Plans(str(tmp_path), sync, sync.events)
+        plans = Plans(str(tmp_path), sync, sync.events, unjudged())
         policies = Policies(str(tmp_path / "policies"), sync, plans, known, sync.events)
         status = StatusMethods(
             known,

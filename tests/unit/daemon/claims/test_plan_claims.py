@@ -32,7 +32,7 @@ from tests.support import by_hand
 from tests.support.ledgers import standing
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
 from tests.support.plan_methods import plan_methods
-from tests.support.settings import settings
+from tests.support.settings import settings, unjudged
 from tests.support.workers import close
 from tests.support.worlds import instance
 
@@ -108,7 +108,7 @@ async def daemon(directory: Path, luxid: MemoryGaneti) -> AsyncIterator[Daemon]:
         known = settings(claims="always")
         writer = ClaimWriter(Claims(known), worker, reconciler, sync, known)
         claims = PlanClaims(sync, worker, reconciler, writer)
-        plans = Plans(str(directory / "plans"), sync, sync.events, claims)
+        plans = Plans(str(directory / "plans"), sync, sync.events, unjudged(), claims)
         sync.events.follow(reconciler, plans)
         await sync.poll_all()
         async with trio.open_nursery() as nursery:

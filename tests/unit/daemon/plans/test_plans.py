@@ -2,9 +2,9 @@
 
 import json
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from trio.testing import MockClock
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.files import write_text
+from htoolsd.config.config import PlanSettings
 from htoolsd.plans import plans as subject
 from htoolsd.plans.plan import EXPIRY, Plan, PlanState
 from htoolsd.plans.plans import Plans
@@ -22,6 +23,7 @@ from htoolsd.socket.peer import Credentials, caller
 from htoolsd.sync.sync import Sync
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
 from tests.support.plan_methods import plan_methods
+from tests.support.settings import settings, unjudged
 
 
 @dataclass
@@ -57,11 +59,14 @@ class Kept:
 
 
 @asynccontextmanager
-async def kept(directory: Path, *, job_seconds: float = 1.0) -> AsyncIterator[Kept]:
+async def kept(
+    directory: Path, *, job_seconds: float = 1.0, certificates: str = "off"
+) -> AsyncIterator[Kept]:
     """Plans of a daemon that knows the cluster."""
     caller.set(Credentials(pid=1, uid=2, gid=3))
     async with ganeti(job_seconds=job_seconds) as luxid, following(luxid) as sync:
-        plans = Plans(str(directory), sync, sync.events)
+        judging = settings(plans=PlanSettings(certificates=certificates))
+        plans = Plans(str(directory), sync, sync.events, judging)
         sync.events.follow(plans)
         await sync.poll_all()
         async with trio.open_nursery() as nursery:
@@ -194,7 +199,7 @@ async def test_next_daemon_reports_an_interrupted_plan(autojump_clock: MockClock
     async with ganeti(job_seconds=10) as luxid, following(luxid) as sync:
         await sync.poll_all()
         async with trio.open_nursery() as nursery:
-            plans = Plans(str(tmp_path), sync, sync.events)
+            plans = Plans(str(tmp_path), sync, sync.events, unjudged())
             await nursery.start(plans.run)
             plan = await Kept(luxid, sync, plans, tmp_path).begun()
             (tmp_path / "damaged.json").write_text("{}")
@@ -203,7 +208,7 @@ async def test_next_daemon_reports_an_interrupted_plan(autojump_clock: MockClock
         (tmp_path / f"{plan.id}.json").write_text(text)  # as if it had been killed
         with structlog.testing.capture_logs() as log:
             async with trio.open_nursery() as nursery:
-                plans = Plans(str(tmp_path), sync, sync.events)
+                plans = Plans(str(tmp_path), sync, sync.events, unjudged())
                 await nursery.start(plans.run)
                 (again,) = plans.all
                 assert (again.id, again.state) == (plan.id, PlanState.INTERRUPTED)
@@ -300,3 +305,65 @@ async def test_remembers_that_somebody_looked_at_the_end_of_a_plan(
         assert daemon.record(plan)["seen"]
     async with kept(tmp_path) as again:
         assert [plan.seen for plan in again.plans.all] == [True]
+
+
+def shorten(plan: Plan) -> None:
+    """Lose the last jobset of a plan."""
+    plan.run.rest = plan.run.rest[:-1]
+
+
+def shrink(plan: Plan) -> None:
+    """Have a plan move instances to nodes without free memory."""
+    assert plan.cluster is not None
+    nodes = tuple(replace(row, f_mem=0) for row in plan.cluster.nodes)
+    plan.cluster = replace(plan.cluster, nodes=nodes)
+
+
+async def test_judges_a_plan_before_it_begins(tmp_path: Path) -> None:
+    async with kept(tmp_path, job_seconds=0.0, certificates="refuse") as daemon:
+        plan = await daemon.begun()
+        await daemon.over(plan)
+        assert (plan.state, plan.certificate) == (PlanState.DONE, {"verdict": "holds", "reasons": []})
+        assert daemon.record(plan)["certificate"] == plan.certificate
+    async with kept(tmp_path) as again:
+        assert [each.certificate for each in again.plans.all] == [plan.certificate]
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (shorten, r"volume: \d+ moves announced, are \d+"),
+        (shrink, "capacity: step 1: mirrored three: memory: 1000 MiB more than there is"),
+    ],
+)
+async def test_refuses_a_plan_that_does_not_hold(
+    tmp_path: Path, damage: Callable[[Plan], None], words: str
+) -> None:
+    async with kept(tmp_path, job_seconds=0.0, certificates="refuse") as daemon:
+        plan = await daemon.made()
+        damage(plan)
+        with pytest.raises(RefusalError, match=f"plan {plan.id} does not hold: .*{words}"):
+            await daemon.plans.begin(plan, "stop", False)
+        assert (plan.state, list(daemon.luxid.jobs.unarchived())) == (PlanState.PLANNED, [])
+        assert daemon.record(plan)["certificate"]["verdict"] == "broken"
+
+
+@pytest.mark.parametrize(
+    ("mode", "seconds", "verdict", "said"),
+    [
+        ("warn", 60.0, "broken", "The plan does not hold: score: "),
+        ("refuse", 0.001, "unchecked", "The plan is unchecked: it was not judged within 0.001 s"),
+    ],
+)
+async def test_begins_a_plan_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, seconds: float, verdict: str, said: str
+) -> None:
+    monkeypatch.setattr(subject, "_JUDGING_SECONDS", seconds)
+    async with kept(tmp_path, job_seconds=0.0, certificates=mode) as daemon:
+        plan = await daemon.made()
+        shorten(plan)
+        await daemon.plans.begin(plan, "stop", False)
+        assert daemon.record(plan)["certificate"]["verdict"] == verdict
+        assert any(kind == "warned" and line.startswith(said) for kind, line in plan.log)
+        await daemon.over(plan)
+        assert daemon.luxid.jobs.unarchived()
