@@ -84,8 +84,7 @@ def judge(cluster: Cluster, document: Any) -> Certificate:
 class _Replay:
     def __init__(self, plan: PlannedWork, afresh: Callable[[], Layout], found: Certificate) -> None:
         self.plan, self.layout, self.afresh, self.found = plan, afresh(), afresh, found
-        self.jobset = 0
-        self.soft = bool(plan.options.get("ignore_soft_errors"))
+        self.jobset, self.soft = 0, bool(plan.options.get("ignore_soft_errors"))
         self.emptied = set[str]().union(*(jobs.closes for jobs in plan.jobsets))  # some are drained last
         self.resting = set[str]()  # nodes whose maintenance the plan has begun
         self.base: dict[str, dict[str, float]] = {}  # what was wrong on nodes before the jobset

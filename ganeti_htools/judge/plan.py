@@ -136,6 +136,8 @@ def _operation(command: str, name: str, layout: Layout) -> Command | None:
 def _node_command(command: str, found: Jobset, layout: Layout) -> None:
     """Read a command of gnt-node(8)."""
     words = shlex.split(command.partition("||")[0])
+    if words[0] == "timeout":  # it is tried again until the node is up
+        words = shlex.split(words[-1].removeprefix("until ").partition(";")[0])
     if words[:2] == ["gnt-node", "modify"]:
         node, yes = layout.node(words[-1]), words[-2] == "yes"
         (found.closes if yes else found.opens).add(node)

@@ -20,7 +20,7 @@ def without_way_back(layout: Layout, resting: Iterable[str] = (), exact: bool = 
 
 
 def _lost_with(layout: Layout, node: str, resting: Iterable[str], exact: bool) -> set[str]:
-    if layout.nodes[node].offline:
+    if layout.nodes[node].offline and node in layout.closed:
         return set(layout.figures(node).primaries)
     taken, lost, seeking, moved = Counter[str](), set[str](), list[Instance](), list[str]()
     for name in reversed(layout.figures(node).primaries):  # Ganeti's order: it decides when memory is scarce
@@ -53,7 +53,7 @@ def _stuck(layout: Layout, row: Instance) -> bool:
     units = [unit for unit in layout.needs[row.name] if unit.type.local]
     return any(
         layout.refused(row, node) or any(layout.figures(node).now.disks.get(unit, 1) <= 0 for unit in units)
-        for node in layout.places[row.name].nodes
+        for node in {*layout.places[row.name].nodes} - layout.unknown_size
     )
 
 

@@ -94,7 +94,7 @@ MAY_IMPORT = {
     ),
     "htoolsd.plans": (
         f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.history htoolsd.sync"
-        " htoolsd.claims htoolsd.follow htoolsd.store htoolsd.tasks htoolsd.threads"
+        " htoolsd.claims htoolsd.follow htoolsd.helper htoolsd.store htoolsd.tasks htoolsd.threads"
     ),
     "htoolsd.notify": (
         "model records files nursery htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.history"
