@@ -17,6 +17,7 @@ from htoolsd.store.database import LedgerDatabase
 from htoolsd.store.tables import classes, metadata
 from tests.support import installed_ganeti
 from tests.support import postgresql as postgresql_server
+from tests.support.certificates import judging
 from tests.support.clocks import jumping
 from tests.support.oracle import Oracle
 
@@ -39,6 +40,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         for package in ("ganeti_htools", "daemon", "tests/support"):
             compileall.compile_dir(config.rootpath / package, quiet=1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _judging() -> Iterator[None]:
+    with judging():
+        yield
 
 
 @pytest.fixture

@@ -37,7 +37,8 @@ def run(line: CommandLine) -> None:
     if len(line.arguments) > 1:
         raise HtoolsError("Only one argument is accepted (the input file)")
     options = placement_options(line)
-    message = iallocator.read(read_bytes(line.arguments[0]))
+    data = read_bytes(line.arguments[0])
+    message = iallocator.read(data)
     request, cluster = message.request, message.cluster
     warnings = (*message.warnings, *malformed_inventories(message.cluster))
     if line.text_data is not None or line.simulate:
@@ -55,7 +56,7 @@ def run(line: CommandLine) -> None:
         explanation.tell_places(state, request, options, line.json)
         return
     if line.make_room:
-        _make_room(line, state, request, options)
+        _make_room(line, state, request, options, data)
         return
     if line.verbose > 1:
         say(f"Received request: {record(request)}\n")
@@ -72,9 +73,13 @@ def run(line: CommandLine) -> None:
     save(line, "post-ialloc", "after iallocator run", lambda: _settled(after, new_first))
 
 
-def _make_room(line: CommandLine, state: State, request: Request, options: PlacementOptions) -> None:
-    """Print the moves that make room for the new instance. Raises HtoolsError for other requests."""
-    from ganeti_htools.cli.report import room  # seldom needed
+def _make_room(
+    line: CommandLine, state: State, request: Request, options: PlacementOptions, data: bytes
+) -> None:
+    """Print the moves that make room for the new instance of a message. Raises HtoolsError for others."""
+    import json  # seldom needed
+
+    from ganeti_htools.cli.report import room
     from ganeti_htools.cli.report.moves import limits
     from ganeti_htools.planning import making_room
     from ganeti_htools.planning.plan import statement
@@ -82,6 +87,7 @@ def _make_room(line: CommandLine, state: State, request: Request, options: Place
     if not isinstance(request, Allocate):
         raise UsageError("--make-room: expected a request of type allocate")
     wishes = making_room.options_of(options, line.max_moves, line.max_copy)
+    wishes = replace(wishes, request=json.dumps(json.loads(data)["request"]))  # for who judges the plan
     with progress("making room") as live:
         plan = making_room.find(state, request, wishes, live)
     found = plan.describe()
