@@ -236,16 +236,15 @@ class _Replay:
             for tag, count in layout.too_close(job.instance).items():
                 if count > self.close[job.instance].get(tag, 0) and job.now.primary != job.was.primary:
                     self._tell("rules", f"is too close to others of {tag}", job, job.now.primary)
-        self._redundancy(done)
+        self._redundancy(done, middle=True)
 
-    def _redundancy(self, done: Sequence[PlanStep]) -> None:
-        if not self.keeps_redundancy:
-            return
-        lost = without_way_back(self.layout, self.resting) - self.homeless
+    def _redundancy(self, done: Sequence[PlanStep], middle: bool = False) -> None:
+        lost = without_way_back(self.layout, self.resting) - self.homeless if self.keeps_redundancy else set()
         if lost:  # instances may only have changed places with others
             if self.exact is None:
                 self.exact = without_way_back(self.afresh(), exact=True)
-            lost = without_way_back(self.layout, self.resting, True) - self.exact
+            now = without_way_back(self.layout, self.resting, True)
+            lost = set() if middle and len(now) <= len(self.exact) else now - self.exact
         for name in sorted(lost):
             step = next((job for job in done if job.instance == name), None)
             primary = self.layout.places[name].primary

@@ -81,6 +81,11 @@ def test_judge_accepts_plans(tool: Tool[Any, Any], seed: int) -> None:
         (HSQUEEZE, any_cluster, 2135),  # a node without free disk
         (HSQUEEZE, any_cluster, 2365),  # all instances of a node would have a place, but not by the score
         (HSQUEEZE, any_cluster, 11189),  # an instance that would take a node's last memory
+        (
+            HREGROUP,
+            standing_by,
+            12495,
+        ),  # in the middle of a jobset, one instance comes back and another does not
         (HSQUEEZE, super_cluster, 2197),  # a node that gives no instance the demanded amount
         (HBAL, super_cluster, 10096),  # a class in use beyond the capacity, of which more is kept
         (HSQUEEZE, super_cluster, 10443),  # a mirrored instance on a node without its class
