@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from ganeti_htools import machine
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Floats
 from ganeti_htools.model.load import LOAD_KINDS
@@ -101,17 +102,22 @@ class SampledHours:
 
     async def hours(self, _names: LoadNames, begin: float, end: float) -> LoadHours:
         """Return the hours from ``begin`` to ``end``, and forget their samples."""
-        count = round((end - begin) / HOUR)
-        by_hour = dict[str, list[list[Floats]]]()
-        for time, instances in self._samples:
-            if begin <= time < end:
-                for name, figures in instances.items():
-                    hours = by_hour.setdefault(name, [[] for _ in range(count)])
-                    hours[int((time - begin) // HOUR)].append(figures)
-        self._samples = [each for each in self._samples if each[0] >= end]
-        mean, peak = dict[str, Floats](), dict[str, Floats]()
-        for name, hours in by_hour.items():
-            samples = [np.array(each or [UNKNOWN]) for each in hours]
-            mean[name] = np.array([each.mean(0) for each in samples]).T
-            peak[name] = np.array([np.percentile(each, 95, axis=0) for each in samples]).T
-        return LoadHours(begin, mean, peak)
+        samples, self._samples = self._samples, [each for each in self._samples if each[0] >= end]
+        return await machine.run_sync(_hours, samples, begin, end)
+
+
+def _hours(samples: Sequence[tuple[float, Mapping[str, Floats]]], begin: float, end: float) -> LoadHours:
+    """Compute the mean and the 95th percentile of the samples of each hour."""
+    count = round((end - begin) / HOUR)
+    by_hour = dict[str, list[list[Floats]]]()
+    for time, instances in samples:
+        if begin <= time < end:
+            for name, figures in instances.items():
+                hours = by_hour.setdefault(name, [[] for _ in range(count)])
+                hours[int((time - begin) // HOUR)].append(figures)
+    mean, peak = dict[str, Floats](), dict[str, Floats]()
+    for name, hours in by_hour.items():
+        of_hours = [np.array(each or [UNKNOWN]) for each in hours]
+        mean[name] = np.array([each.mean(0) for each in of_hours]).T
+        peak[name] = np.array([np.percentile(each, 95, axis=0) for each in of_hours]).T
+    return LoadHours(begin, mean, peak)

@@ -107,8 +107,8 @@ class MeasuredLoad:
             self.sample = await source.sample(names)
             self._sampled = trio.current_time()
             if self.sample.instances is not None:
-                self._measured, self._wrong = with_last(
-                    self._measured, self.sample.instances, cluster.instances
+                self._measured, self._wrong = await machine.run_sync(
+                    with_last, self._measured, self.sample.instances, cluster.instances
                 )
                 await self._add_hours(source, names, cluster)
             errors = self.sample.errors

@@ -10,6 +10,7 @@ import httpx
 import numpy as np
 import orjson
 
+from ganeti_htools import machine
 from ganeti_htools.backends.values import quote
 from ganeti_htools.model.columns import Floats
 from ganeti_htools.model.errors import DataError, HtoolsError, on_one_line
@@ -106,7 +107,7 @@ class Prometheus:
             found, errors = await self._ask(asked, first, count)
             if errors:
                 raise LoadError([*errors.values()])
-            parts.append(_stack(asked, found, count))
+            parts.append(await machine.run_sync(_stack, asked, found, count))
         mean, peak = parts
         return LoadHours(begin, mean, peak)
 
