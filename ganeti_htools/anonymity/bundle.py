@@ -2,11 +2,11 @@
 
 import json
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ganeti_htools.anonymity.cluster import rename_cluster, with_coarse_figures
-from ganeti_htools.anonymity.documents import DocumentRenamer, with_coarse_sizes
+from ganeti_htools.anonymity.documents import DocumentRenamer, ids_in, with_coarse_sizes
 from ganeti_htools.anonymity.names import Collector, NameKind, Rename, Substitutes
 from ganeti_htools.anonymity.tags import TagRenamer
 from ganeti_htools.anonymity.text import FreeText, Text, is_plain, leftovers
@@ -28,7 +28,7 @@ class Bundle(NamedTuple):
 def bundle(
     cluster: Cluster | None,
     documents: Mapping[str, Any],
-    own: Container[str],
+    own: frozenset[str],
     names: Iterable[tuple[NameKind, str]] = (),
     coarse: bool = False,
 ) -> Bundle:
@@ -37,6 +37,7 @@ def bundle(
     ``own`` are words that tell nothing (:func:`.text.words`); ``names`` are further names to replace.
     """
     tags = cluster.tags if cluster else ()
+    own |= {*ids_in(documents)}
 
     def documents_with(rename: Rename, plain: Text) -> dict[str, Any]:
         renamer = DocumentRenamer(rename, TagRenamer(tags, rename), plain, own)

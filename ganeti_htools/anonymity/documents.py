@@ -7,7 +7,7 @@ kernel_path lxc ovs rw ssh_port xen-hvm xen-pvm.
 
 import json
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -49,6 +49,8 @@ _WORDS = {
 _SIZES = re.compile("mem|disk|mib|^(?:size|total|free|used|reserved|taken)$")  # in keys
 _WHOLE = {"arguments", "configuration"}  # objects of which each text is one name, or a word of ours
 _JSON = {"asked"}  # JSON as text
+_IDS = {"id", "run", "plan", "continues", "decision"}
+_ID = re.compile("[0-9a-f]{12}")
 
 
 class DocumentRenamer:
@@ -109,6 +111,19 @@ class DocumentRenamer:
             if name.startswith("CUSTOM_")
             else rename_id(self._rename, kind, name)
         )
+
+
+def ids_in(value: Any, key: str = "") -> Iterator[str]:
+    """Yield the ids of plans and decisions in a document."""
+    match value:
+        case dict():
+            for each, below in value.items():
+                yield from ids_in(below, each)
+        case list() | tuple():
+            for below in value:
+                yield from ids_in(below, key)
+        case str() if key in _IDS and _ID.fullmatch(value):
+            yield value
 
 
 def with_coarse_sizes(value: Any, key: str = "") -> Any:

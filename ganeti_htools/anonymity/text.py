@@ -23,10 +23,10 @@ _PATTERNS = {
     "PATH": r"(?<![\w/.-])/[\w.+@%~:-]+(?:/[\w.+@%~:-]+)*",
     "WORD": r"\w+(?:[.-]+\w+)*",
 }
-# Numbers, versions, dates, hours, amounts with a unit, ids of plans and decisions; no addresses.
+# Numbers, versions, dates, hours, amounts with a unit; no addresses.
 _FIGURE = re.compile(
     r"(?!\d+(?:\.\d+){3}$)[\d.TZ-]+|\d\d?(?::\d\d)?-\d\d?(?::\d\d)?"
-    r"|\d[\d.]*(?:e-?\d+|ms|min|[smhdx]|[KMGT]iB)|[0-9a-f]{12}",
+    r"|\d[\d.]*(?:e-?\d+|ms|min|[smhdx]|[KMGT]iB)",
     re.ASCII,
 )
 _SOURCE = re.compile(r".*/((?:ganeti_htools|htoolsd)/[\w/]+\.py)")

@@ -1,5 +1,7 @@
 """Free text without names, and the last search for names."""
 
+import json
+
 import pytest
 
 from ganeti_htools.anonymity.bundle import CLUSTER, bundle
@@ -8,7 +10,7 @@ from ganeti_htools.anonymity.text import FreeText, leftovers, words
 from ganeti_htools.model.cluster import Cluster, Group, Node
 
 OWN = words(
-    ["node is offline, instance running on FailN1 error plan since with MiB /run/htoolsd/htoolsd.sock"]
+    ["event node is offline, instance running on FailN1 error plan since with MiB /run/htoolsd/htoolsd.sock"]
 )
 NAMES = Substitutes(
     (
@@ -27,7 +29,10 @@ NAMES = Substitutes(
         ("instance running on web1:web-1", "instance instance-A2 on node-A3:node-A2"),
         ("web1.kontor.example, web1-b.", "node-A4, instance-A3."),
         ("ünïcode is offline on two words (a+b)", "instance-A4 is offline on group-A3 (group-A1)"),
-        ("plan 0123456789ab since 2026-11-28T08:41:12.5Z, 22:00-06:00", None),
+        (
+            "plan 0123456789ab since 2026-11-28T08:41:12.5Z, 22:00-06:00",
+            "plan word-A1 since 2026-11-28T08:41:12.5Z, 22:00-06:00",
+        ),
         (
             "error on e\u0301t\u00e9 with gold since 12 MiB",
             "error on group-A2 with tag-A1 since instance-A1 MiB",
@@ -57,7 +62,10 @@ def test_finds_names_that_are_left() -> None:
 
 def test_bundle_tells_what_its_search_finds() -> None:
     cluster = Cluster((Group("kontor", "uuid"),), (Node("web1", "uuid"),))
-    made = bundle(cluster, {"web1.json": ["web1 is offline"]}, OWN, coarse=True)
-    assert made.members.keys() == {CLUSTER, "web1.json"}
-    assert made.members["web1.json"] == '[\n "node-1 is offline"\n]\n'
+    log = [{"event": "web1 is offline", "plan": "0123456789ab"}, "plan 0123456789ab: aabbcc001122"]
+    made = bundle(cluster, {"web1.jsonl": log}, OWN, coarse=True)
+    assert made.members.keys() == {CLUSTER, "web1.jsonl"}
+    first, second = map(json.loads, made.members["web1.jsonl"].splitlines())
+    assert (first["plan"], second) == ("0123456789ab", "plan 0123456789ab: word-1")
+    assert first["event"] == "node-1 is offline"
     assert made.leftovers == ["web1"]
