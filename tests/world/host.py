@@ -222,8 +222,9 @@ class Host:
 
     async def _manage(self) -> None:
         """Read what the daemon tells the service manager."""
-        with trio.socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-            await sock.bind(self._manager)
+        bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        bound.bind(self._manager)  # trio would do that in a thread, whose end comes when it comes
+        with trio.socket.from_stdlib_socket(bound) as sock:
             while True:
                 lines = (await sock.recv(1 << 16)).decode().splitlines()
                 if lines != ["WATCHDOG=1"]:
