@@ -6,11 +6,10 @@ another group), N+1, exclusion tags, rules of tags, node groups; or takes the re
 was wrong before may stay as wrong. Between two operations of a job, memory and disks are judged. Beyond 10
 jobs not all orders are tried, but those in which a node is fullest.
 
-Not judged: whether a better plan exists; plans of harep(1), whose nodes Ganeti chooses; rolls of
-hmaintain(1), which plans each batch anew; jobs that only change nodes; the size of nodes that are powered up;
-room in pools; redundancy with local data; which instances options select; the tag htools:pinned and budgets
-of policies; whether an offline node can be copied from. hbal(1) does not promise the redundancy of the whole:
-instances that lose theirs are a note there.
+Not judged: whether a better plan exists; scores with measured load; plans of harep(1); rolls of hmaintain(1),
+which plans each batch anew; jobs that only change nodes; the size of nodes powered up; room in pools;
+redundancy with local data; which instances options select; the tag htools:pinned and budgets of policies;
+whether an offline node can be copied from. hbal(1) promises no redundancy: who loses it is in a note.
 """
 
 import math
