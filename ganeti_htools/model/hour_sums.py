@@ -89,13 +89,12 @@ class HourSums:
 class MeasuredLoads:
     """The load of all instances by hour of the week: the 95th percentiles (kinds by instances by hours).
 
-    ``kinds`` are those of any load. ``unmeasured`` (rows) have no profile: they count with the median load
-    per virtual CPU. ``typical`` is that median (kinds by hours).
+    ``kinds`` are those of any load. ``typical`` is the median per virtual CPU (kinds by hours), which
+    instances without a profile count with.
     """
 
     kinds: tuple[str, ...]
     hours: Loads
-    unmeasured: tuple[int, ...]
     typical: Floats
 
     def of(self, index: int, vcpus: int) -> tuple[HourSums, ...]:
@@ -109,9 +108,7 @@ class MeasuredLoads:
 
     def part(self, rows: Any) -> "MeasuredLoads":
         """Return the loads of some instances (rows) only."""
-        at = {row: place for place, row in enumerate(rows.tolist())}
-        unmeasured = tuple(at[row] for row in self.unmeasured if row in at)
-        return MeasuredLoads(self.kinds, self.hours[:, rows], unmeasured, self.typical)
+        return replace(self, hours=self.hours[:, rows])
 
     def followed_by(self, load: Sequence[Loads], number: int) -> "MeasuredLoads":
         """Return these loads, and as many more of new instances with this load (an array for each kind)."""
@@ -138,5 +135,4 @@ def measured_loads(
     if not used.any():
         return None
     kinds = tuple(kind for kind, loaded in zip(LOAD_KINDS, used.tolist(), strict=True) if loaded)
-    unmeasured = tuple(row for row, profile in enumerate(known) if not profile and active[row])
-    return MeasuredLoads(kinds, np.ascontiguousarray(hours[used]), unmeasured, typical[used])
+    return MeasuredLoads(kinds, np.ascontiguousarray(hours[used]), typical[used])
