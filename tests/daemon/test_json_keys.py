@@ -94,6 +94,7 @@ def test_htoolsctl(tmp_path: Path) -> None:
             "notify": json.loads(ctl(daemon, "notify", "--test", "--json").stdout),
             "decide": json.loads(ctl(daemon, "decide", "--json", request_file(tmp_path)).stdout),
             "witness": call(daemon, "witness"),
+            "bundle": json.loads(ctl(daemon, "bundle", "--json", f"--out={tmp_path}/tar").stdout),
             "glossary": json.loads(ctl(daemon, "glossary", "claim", "--json").stdout),
         }
     for name, document in found.items():
@@ -113,6 +114,7 @@ def test_htoolsctl(tmp_path: Path) -> None:
         "plan": bare(plan, "options", "bounds", "execution"),
         "history": [bare(entry, "arguments") for entry in found["history"]],
         "decide": None,  # Ganeti's answer
+        "bundle": bare(found["bundle"], "replaced", "missing"),
         "difference": DIFFERENCE,
     }
     documents = list((found | bared).values())
