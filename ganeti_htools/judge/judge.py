@@ -126,7 +126,7 @@ class _Replay:
         self.base = {}
         for node in nodes:
             there = self.layout.figures(node)
-            self.base[node] = {"N+1": there.reserved - there.now.free}
+            self.base[node] = {"N+1": math.inf if there.reserved >= there.now.free else 0.0}
             for fault in self.layout.faults(node):  # a node that fails N+1 may go on failing (hbal(1))
                 self.base[node][_key(fault)] = math.inf if fault.kind == "n+1" else fault.excess
         self.close = {name: self.layout.too_close(name) for name in self.layout.instances}
@@ -229,7 +229,7 @@ class _Replay:
             soft = self.soft or not left.isdisjoint(self.emptied | layout.closed)
             n1 = self.soft or self.plan.tool == "hmaintain" or any(layout.nodes[node].closed for node in left)
             for fault in self._worse(node):
-                if not (fault.soft and (n1 if fault.kind == "n+1" else soft)):
+                if not (fault.soft and (n1 if _key(fault) == "N+1" else soft)):
                     self._tell(fault.kind, f"{node}: {fault.text}", here[-1] if here else None, node)
         for job in done:
             for tag, count in layout.too_close(job.instance).items():

@@ -86,6 +86,8 @@ def test_judge_accepts_plans(tool: Tool[Any, Any], seed: int) -> None:
             standing_by,
             12495,
         ),  # in the middle of a jobset, one instance comes back and another does not
+        (HBAL, any_cluster, 12925),  # a node that fails N+1 by what is left, and not as it was read
+        (HSQUEEZE, super_cluster, 12883),  # a secondary keeps too little of a class when a node is emptied
         (HSQUEEZE, super_cluster, 2197),  # a node that gives no instance the demanded amount
         (HBAL, super_cluster, 10096),  # a class in use beyond the capacity, of which more is kept
         (HSQUEEZE, super_cluster, 10443),  # a mirrored instance on a node without its class
