@@ -103,6 +103,9 @@ def _collect(options: Namespace) -> tuple[Cluster | None, dict[str, Any]]:
         add("history.json", lambda: call(options, "history", about))
     else:
         add("history.json", lambda: _kept_history(f"{state}/history.sqlite", options.decision))
+    if options.decision:  # the witness keeps requests of differences
+        kept = f"{state}/witness/{os.path.basename(options.decision)}.request"
+        add("request.json", lambda: json.loads(read_text(kept)))
     if options.plan and running:
         add("plan.json", lambda: call(options, "follow", {"plan": options.plan}))
     elif options.plan:

@@ -89,17 +89,16 @@ def members(directory: Path) -> dict[str, str]:
         return {name.partition("/")[2]: tar.extractfile(name).read().decode() for name in tar.getnames()}  # type: ignore[union-attr]
 
 
-def decide(daemon: Daemon, **changes: object) -> None:
+def asked(**changes: object) -> str:
     wish = messages.allocate("kontor-new", tags=("service:kontor",)) | changes
-    request = json.dumps(messages.message(cluster(3, SHAPE), wish)).replace("example.org", "kontor.example")
-    call(daemon, "decide", request=request)
+    return json.dumps(messages.message(cluster(3, SHAPE), wish)).replace("example.org", "kontor.example")
 
 
 def test_bundle_of_a_daemon_has_no_names_and_the_same_score(tmp_path: Path) -> None:
     config = CONFIG.format(often=OFTEN, directory=tmp_path / "daemon")
     with following(tmp_path, planted(), config=config) as (daemon, _):
-        decide(daemon)
-        decide(daemon, memory=1 << 22)
+        call(daemon, "decide", request=asked())
+        call(daemon, "decide", request=asked(memory=1 << 22))
         plan = call(daemon, "plan", tool="hbal", options={})["id"]
         done = bundle(daemon, tmp_path, f"--plan={plan}")
         assert (done.returncode, done.stderr) == (0, "")
@@ -132,3 +131,21 @@ def test_bundle_of_a_daemon_has_no_names_and_the_same_score(tmp_path: Path) -> N
     found = members(tmp_path)
     assert [each["kind"] for each in json.loads(found["history.json"])] == ["decision", "decision", "plan"]
     assert json.loads(found["plan.json"])["cost"]["disk_mib"] == 120000
+
+
+def test_bundle_of_a_decision_has_the_request_that_the_witness_kept(tmp_path: Path) -> None:
+    config = CONFIG.format(often=OFTEN, directory=tmp_path / "daemon")
+    with following(tmp_path, planted(), config=config) as (daemon, _):
+        decision = call(daemon, "decide", request=asked())["id"]
+        call(daemon, "decide", request=asked(memory=1 << 22))
+        (daemon.state / "witness").mkdir(exist_ok=True)
+        (daemon.state / f"witness/{decision}.request").write_text(asked())
+        done = bundle(daemon, tmp_path, f"--decision={decision}")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = members(tmp_path)
+    (entry,) = json.loads(found["history.json"])
+    assert entry["id"] == decision
+    request = json.loads(found["request.json"])
+    assert [request["request"]["name"]] == entry["instances"]
+    assert request["request"]["memory"] == json.loads(asked())["request"]["memory"]
+    assert set(request["nodes"]) >= set(entry["nodes"])
