@@ -5,11 +5,12 @@ import os
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
+from ganeti_htools.client.calls import CallRefusedError
 from tests.support import messages
 from tests.support.clusters import Shape, cluster
 from tests.support.lingering import lingering, within
@@ -139,9 +140,17 @@ def test_nobody_waits_for_descriptors_that_are_slow_to_close(tmp_path: Path, via
             return bool(heard(client) if via == "socket" else client.recv(1))
         return False
 
-    with running(tmp_path / "daemon", config=f'[http]\nlisten = "unix:{tmp_path}/http"\n') as daemon:
+    def has_status() -> bool:
+        with suppress(CallRefusedError):
+            return bool(daemon.status())
+        return False
+
+    config = f'[http]\nlisten = "unix:{tmp_path}/http"\n'
+    with running(tmp_path / "daemon", config=config) as daemon, ExitStack() as stack:
         wait_until(path.exists)
         ends, others = zip(*(lingering() for _ in range(2 if kind == "one" else 12)), strict=True)
+        for other in others:
+            stack.enter_context(other)
         passed = [within(end) for end in ends] if kind == "nested" else ends
         many = [end.fileno() for end in passed] * (20 if kind == "as many as fit" else 1)
         for _ in range(8):
@@ -155,7 +164,5 @@ def test_nobody_waits_for_descriptors_that_are_slow_to_close(tmp_path: Path, via
             for end in {*ends, *passed}:
                 end.close()
         wait_until(answers)  # at once, or once few of this user's descriptors are left
-        daemon.status()
+        wait_until(has_status)
         assert daemon.stop() == 0
-        for other in others:
-            other.close()

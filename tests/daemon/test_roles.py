@@ -232,7 +232,7 @@ def test_history_names_who_decided(daemon: Daemon, place: Path) -> None:
     request = request_file(place)
     assert as_user(ACTOR, "htoolsctl", "--socket", daemon.socket, "decide", request).returncode == 0
     last = ctl(READER, daemon, "history", "--most", 1).stdout
-    assert "  test of allocate " in last
+    assert ": test of allocate " in last
     assert last.endswith("; decided by user 60003\n")
 
 
