@@ -214,7 +214,7 @@ class _Replay:
             self._tell("policy", f"group {new.name} does not allow it ({refused.value})", job, target)
 
     def _worse(self, node: str) -> list[Fault]:
-        """What is wrong on a node that was not, or more than before the jobset."""
+        """Faults of a node that it did not have before the jobset, or had less of."""
         base = self.base.get(node, {})
         return [fault for fault in self.layout.faults(node) if fault.excess > base.get(_key(fault), 0.0)]
 

@@ -276,7 +276,7 @@ class Decisions:
                 ours, ages = await self._in_turn(data, options, None)
             except Exception as error:
                 ours = untraced(error) if isinstance(error, HtoolsError) else error
-                if not isinstance(error, HtoolsError):
+                if not isinstance(error, HtoolsError | RefusalError):
                     _log.exception("decision beside the witness failed")
                     self._cache = Cache()
             took = trio.current_time() - began

@@ -23,7 +23,7 @@ _NOTHING = np.zeros((len(LOAD_KINDS), HOURS))
 class MeasuredInstance:
     """The profile of an instance, the weeks that each of its hours is made of, and the instance's UUID.
 
-    LoadHours of no week are unknown.
+    Hours of no week are unknown.
     """
 
     profile: LoadProfile

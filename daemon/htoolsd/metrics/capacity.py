@@ -8,6 +8,7 @@ import trio
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import on_one_line
+from ganeti_htools.planning.view import with_measured_load
 from htoolsd.helper.helper import run_helper
 from htoolsd.sync.sync import Sync
 
@@ -72,7 +73,7 @@ class CapacityCount:
         self._complete = False
         try:
             output, limit, error = await run_helper(
-                "htoolsd.metrics.count", CPU_SECONDS, _COUNT_SECONDS, cluster
+                "htoolsd.metrics.count", CPU_SECONDS, _COUNT_SECONDS, with_measured_load(cluster, "none")
             )
             self._complete = limit is None and error is None
             self._take(output)

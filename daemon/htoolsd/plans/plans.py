@@ -35,6 +35,7 @@ from ganeti_htools.model.cluster import Cluster, Instance, silent_nodes
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.nursery import open_nursery
 from ganeti_htools.planning.plan import OnChange
+from ganeti_htools.planning.view import with_measured_load
 from ganeti_htools.sources.source import describe_silent
 from htoolsd.claims.plan_claims import PlanClaims
 from htoolsd.config.settings import Settings
@@ -293,7 +294,11 @@ class Plans:
         if mode == "off" or cluster is None or not judged:
             return
         output, limit, error = await run_helper(
-            "htoolsd.helper.certificate", _JUDGING_SECONDS, _JUDGING_SECONDS, cluster, plan.text()
+            "htoolsd.helper.certificate",
+            _JUDGING_SECONDS,
+            _JUDGING_SECONDS,
+            with_measured_load(cluster, "none"),
+            plan.text(),
         )
         if limit is not None or error is not None:
             why = error or f"it was not judged within {limit}"

@@ -134,7 +134,10 @@ def _kept(directory: str) -> list[Path]:
 
 
 def _forget(directory: str) -> None:
-    """Remove the oldest differences beyond the limits."""
+    """Remove the oldest differences beyond the limits, and requests that a killed daemon left alone."""
+    for path in Path(directory).glob("*.request"):
+        if not path.with_suffix(".json").exists():
+            path.unlink(missing_ok=True)
     paths = _kept(directory)
     sizes = [path.stat().st_size + _size(path.with_suffix(".request")) for path in paths]
     while paths and (len(paths) > MOST_KEPT or sum(sizes) > MOST_KEPT_MIB << 20):
