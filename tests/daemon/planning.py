@@ -54,7 +54,7 @@ def settled(daemon: Daemon) -> bool:
     if any(each["jobs"]["going"] for each in call(daemon, "plans")):
         return False
     ledger = daemon.status()["ledger"]
-    return (ledger["claims"], ledger["behind_s"]) == (0, 0)
+    return (ledger["claims"], ledger["lag_s"]) == (0, 0)
 
 
 def tool(name: str, *options: object) -> Finished:

@@ -101,7 +101,7 @@ def new(ganeti: Simulator) -> str:
 def following(directory: Path, config: str = "") -> Iterator[Daemon]:
     """Run a daemon whose ledger is in step with Ganeti."""
     with running(directory / "daemon", config=f"config_seconds = 0.05\n{config}") as daemon:
-        wait_until(lambda: daemon.status()["ledger"]["behind_s"] is not None)
+        wait_until(lambda: daemon.status()["ledger"]["lag_s"] is not None)
         yield daemon
 
 

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("heeding")]
 
 def powering_down(daemon: Daemon) -> str:
     """Begin to power nodes down, and return the plan once its nodes are drained or about to be."""
-    wait_until(lambda: daemon.status()["ledger"]["behind_s"] is not None)
+    wait_until(lambda: daemon.status()["ledger"]["lag_s"] is not None)
     return str(begun(daemon, "hsqueeze")["id"])
 
 
@@ -41,7 +41,7 @@ def test_plan_goes_on_without_a_frozen_ledger(tmp_path: Path, postgresql: Server
             assert (refused.returncode, refused.stderr[:30]) == (1, "htoolsctl: refused (no-ledger)")
             assert len(daemon.told("ledger unavailable")) == 1
         wait_until(lambda: not daemon.status()["ledger"]["error"])
-        wait_until(lambda: json.loads(ctl(daemon, "status", "--json").stdout)["ledger"]["behind_s"] == 0)
+        wait_until(lambda: json.loads(ctl(daemon, "status", "--json").stdout)["ledger"]["lag_s"] == 0)
 
 
 @pytest.mark.long

@@ -22,7 +22,7 @@ GPU = "htools:resource:CUSTOM_GPU:1"
 @pytest.fixture
 def both(tmp_path: Path) -> Iterator[tuple[Daemon, Simulator]]:
     with following(tmp_path, rows(DATA)) as (daemon, ganeti):
-        wait_until(lambda: daemon.status()["ledger"]["behind_s"] is not None)
+        wait_until(lambda: daemon.status()["ledger"]["lag_s"] is not None)
         yield daemon, ganeti
 
 
@@ -187,4 +187,4 @@ def test_instance_is_refused_where_nodes_limit_its_virtual_cpus(
     assert not refused["success"]
     assert "most missing: VCPU for one instance (max_unit); closest: " in refused["info"]
     assert decide(daemon, tmp_path, "new2.example.org", vcpus=2)["success"]
-    assert "beyond" not in ctl(daemon, "allocations", "new2.example.org").stdout
+    assert "over_capacity" not in ctl(daemon, "allocations", "new2.example.org").stdout

@@ -24,7 +24,7 @@ def following(directory: Path, name: str, config: str) -> Iterator[Daemon]:
         simulator(directory, text.parse(sample, name), "--name", name) as _,
         running(directory, config=f"config_seconds = 0.05\n{config}") as daemon,
     ):
-        wait_until(lambda: daemon.status()["ledger"]["behind_s"] is not None)
+        wait_until(lambda: daemon.status()["ledger"]["lag_s"] is not None)
         yield daemon
 
 

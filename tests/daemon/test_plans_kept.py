@@ -335,7 +335,7 @@ def test_claim_of_a_plan_survives_a_daemon_kill(tmp_path: Path) -> None:
         assert [each["name"] for each in before] == [f"cluster/plan/{plan}"]
         assert before[0]["allocations"]
         with restarted(daemon) as again:
-            wait_until(lambda: again.status()["ledger"]["behind_s"] is not None)
+            wait_until(lambda: again.status()["ledger"]["lag_s"] is not None)
             assert claimed(again) == before
             ganeti.finish()
             wait_until(lambda: not claimed(again))

@@ -82,9 +82,7 @@ def clusters(
     config, data = configuration(postgresql.database(), seconds, total), data or rows()
     with ExitStack() as stack:
         found = Both(*(stack.enter_context(follower(directory / name, data, config)) for name in "ab"))
-        wait_until(
-            lambda: all(each.status()["ledger"]["behind_s"] is not None for each in (found.a, found.b))
-        )
+        wait_until(lambda: all(each.status()["ledger"]["lag_s"] is not None for each in (found.a, found.b)))
         wait_until(lambda: found.used() == 2 * EACH * len(data.instances))
         yield found
 
@@ -264,7 +262,7 @@ def test_pool_is_never_beyond_its_capacity_while_claims_end(
             stack.enter_context(follower(tmp_path / f"c{each}", replace(rows(), instances=()), config))
             for each in range(number)
         ]
-        wait_until(lambda: {each.status()["ledger"]["behind_s"] for each in daemons} == {0})
+        wait_until(lambda: {each.status()["ledger"]["lag_s"] for each in daemons} == {0})
         racing = [pool.submit(decide_for, daemon, 6.0, seed) for seed, daemon in enumerate(daemons)]
         most = 0
         while not all(each.done() for each in racing):
@@ -277,4 +275,4 @@ def test_pool_is_never_beyond_its_capacity_while_claims_end(
         if notes:
             return  # on a busy machine a file may take longer than a decision waits
         assert most <= TOTAL - RESERVED
-        assert [each.status()["ledger"]["beyond"] for each in daemons] == [0] * number
+        assert [each.status()["ledger"]["over_capacity"] for each in daemons] == [0] * number

@@ -260,7 +260,7 @@ def at_work(directory: Path, data: Cluster, postgresql: Server) -> Iterator[Soak
             print("the clock is not moved: install libfaketime")
         soak = Soak(parts, ganeti, postgresql, disk, clock, data, config, requests(directory))
         try:
-            wait_until(lambda: soak.daemon.status()["ledger"]["behind_s"] is not None)
+            wait_until(lambda: soak.daemon.status()["ledger"]["lag_s"] is not None)
             for node in soak.nodes[:3]:
                 words = "inventory", "set", node, GPU, f"--total={TOTAL}"
                 run(PROGRAMS / "htoolsctl", "--socket", soak.daemon.socket, *words)

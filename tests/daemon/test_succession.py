@@ -40,7 +40,7 @@ def record(url: str, run: str) -> str | None:
 
 def begun(daemon: Daemon, ganeti: Simulator) -> str:
     """Have the policy begin a plan of three jobs; return its id once the first is under way."""
-    wait_until(lambda: daemon.status()["ledger"]["behind_s"] is not None)  # creating the ledger takes long
+    wait_until(lambda: daemon.status()["ledger"]["lag_s"] is not None)  # creating the ledger takes long
     decision = considered(daemon)
     assert (decision["outcome"], len(decision["moves"])) == ("begun", 3)
     submitted(daemon, 1)

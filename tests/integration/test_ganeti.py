@@ -187,7 +187,7 @@ def test_master_fails_over_and_back(tmp_path: Path) -> None:
 
     with Daemon() as first, Daemon(node="node2") as second:
         first.wait_until_it_leads()
-        first.wait_until(lambda status: status["ledger"]["behind_s"] is not None)
+        first.wait_until(lambda status: status["ledger"]["lag_s"] is not None)
         run([*change, "--total=2", "--reserved=1"])
         assert "htools:inventory:CUSTOM_GPU:2:1" in run(["gnt-node", "list-tags", "node3"])[0].split()
         if not cluster.TREE:  # Ganeti's users are known here
@@ -200,7 +200,7 @@ def test_master_fails_over_and_back(tmp_path: Path) -> None:
             served, decided = old.served(), new.served()
             run(add(f"by-{new.node}", "sharedfile", "default"), node=new.node)
             assert (old.served(), new.served()) == (served, decided + 1)
-            new.wait_until(lambda status: status["ledger"]["behind_s"] is not None)
+            new.wait_until(lambda status: status["ledger"]["lag_s"] is not None)
             cluster.wait_until(partial(shows, new, shown))
             if shown:
                 run([*change, "--remove"], node=new.node)

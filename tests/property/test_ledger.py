@@ -101,8 +101,8 @@ class LedgerMachine(RuleBasedStateMachine):
         uuids = PROVIDERS.values()
         self.account = Account({uuid: {} for uuid in uuids}, generations=dict.fromkeys(uuids, 1))
 
-    @rule(name=names, wanted=wishes, late=st.booleans(), beyond=st.booleans(), known=st.booleans())
-    def claim(self, name: str, wanted: Allocations, late: bool, beyond: bool, known: bool) -> None:
+    @rule(name=names, wanted=wishes, late=st.booleans(), over_capacity=st.booleans(), known=st.booleans())
+    def claim(self, name: str, wanted: Allocations, late: bool, over_capacity: bool, known: bool) -> None:
         uuid, account = CONSUMERS[name], self.account
         view = {each: was - late for each, was in account.generations.items()}
         generation = account.of_consumers.get(uuid, 0) if known else None
@@ -110,18 +110,18 @@ class LedgerMachine(RuleBasedStateMachine):
         touched = {*wanted, *account.held.get(uuid, {})}
         fits = account.fits(uuid, wanted)
         try:
-            written = self.ledger.claim(consumer, wanted, view, beyond)
+            written = self.ledger.claim(consumer, wanted, view, over_capacity)
         except ConflictError:
             assert late
             assert touched
         except CapacityError:
             assert not fits
-            assert not beyond
+            assert not over_capacity
             assert not (late and touched)
         else:
-            assert fits or beyond
+            assert fits or over_capacity
             assert not (late and touched)
-            assert written.beyond == (not fits)
+            assert written.over_capacity == (not fits)
             account.give(uuid, wanted)
             assert written.generation == account.of_consumers[uuid]
 

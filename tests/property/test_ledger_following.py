@@ -96,7 +96,7 @@ def somebody_is_promised_something(world: World) -> None:
     name = f"{NAME}/{world.rng.choice([row.name, 'new'])}"
     provider = world.rng.choice(world.ledger.providers())
     consumer = Consumer(consumer_uuid(name), name, "instance", promised="{}")
-    world.ledger.claim(consumer, {provider.uuid: {"VCPU": 1}}, {}, beyond=True)
+    world.ledger.claim(consumer, {provider.uuid: {"VCPU": 1}}, {}, over_capacity=True)
 
 
 def promises_end(world: World) -> None:

@@ -193,7 +193,7 @@ def shell(directory: Path, sample: str) -> Iterator[Shell]:
             root.mkdir(parents=True)
             (root / "ganeti-query").symlink_to(ganeti.socket)
             daemon = stack.enter_context(running(served, config=f"config_seconds = 0.05\n{line}\n"))
-            wait_until(lambda: daemon.status()["ledger"]["behind_s"] is not None)
+            wait_until(lambda: daemon.status()["ledger"]["lag_s"] is not None)
             environment |= {"HTOOLSD_SOCKET": str(daemon.socket), "GANETI_ROOTDIR": str(directory / "root")}
         started = Shell(work, environment)
         try:

@@ -254,8 +254,8 @@ def _of_files(status: Mapping[str, Any]) -> Iterator[Attention]:
         yield Attention("ledger", f"the ledger cannot be used: {ledger['error']}", _LOG)
     elif ledger["following"]:
         yield Attention("ledger", f"the ledger is not updated: {ledger['following']}", _LOG)
-    if ledger["beyond"]:
-        text = f"claims that exceed the capacity of their provider: {ledger['beyond']}"
+    if ledger["over_capacity"]:
+        text = f"claims that exceed the capacity of their provider: {ledger['over_capacity']}"
         yield Attention("capacity", text, "htoolsctl usage")
     if history["error"]:
         yield Attention("history", f"the history cannot be written: {history['error']}", _LOG)

@@ -160,7 +160,7 @@ class LedgerMethods:
 
     @method(
         "Lists the allocations of consumers, by provider. promised: a decision of the daemon has made them."
-        " beyond: they exceed the capacity.",
+        " over_capacity: they exceed the capacity.",
         role=Role.READ,
     )
     async def allocations(self, consumer: _OneConsumer = None) -> object:

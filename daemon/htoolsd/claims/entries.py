@@ -149,5 +149,5 @@ def write_beyond(
     """
     for consumer in ended:
         ledger.settle(consumer)
-    written = [ledger.claim(*entry, {}, beyond=True) for entry in entries]
-    return [consumer for consumer in written if consumer.beyond]
+    written = [ledger.claim(*entry, {}, over_capacity=True) for entry in entries]
+    return [consumer for consumer in written if consumer.over_capacity]

@@ -97,7 +97,8 @@ class PlanClaims:
         try:
             if wanted:
                 await self._ledger.do(
-                    lambda ledger: ledger.claim(consumer, wanted, generations, beyond=True), probe=False
+                    lambda ledger: ledger.claim(consumer, wanted, generations, over_capacity=True),
+                    probe=False,
                 )
                 self._reconciler.trigger()
         except ConflictError as error:

@@ -60,12 +60,12 @@ class Reconciler:
     def status(self) -> dict[str, Any]:
         """Return how long the ledger is behind the cluster, the number of writes, and the last error.
 
-        ``behind_s`` is in seconds: 0 if the ledger is in step, None if it never was.
+        ``lag_s`` is in seconds: 0 if the ledger is in step, None if it never was.
         """
         since = self._behind_since
         behind = 0.0 if since is None else round(trio.current_time() - since, 3)
         return {
-            "behind_s": None if self.synced is None else behind,
+            "lag_s": None if self.synced is None else behind,
             "written": self._updater.writes,
             "following": self.error,
         }

@@ -278,16 +278,16 @@ METRICS = (
         lambda s: [[s["ledger"]["error"] is None]],
     ),
     _gauge(
-        "htoolsd_ledger_behind_seconds",
+        "htoolsd_ledger_lag_seconds",
         "How long the ledger has not recorded the present cluster.",
-        _one("ledger", "behind_s"),
+        _one("ledger", "lag_s"),
     ),
     _gauge("htoolsd_ledger_providers", "Resource providers.", _one("ledger", "providers")),
     _gauge("htoolsd_ledger_claims", "Claims in the ledger.", _one("ledger", "claims")),
     _gauge(
         "htoolsd_ledger_exceeding_claims",
         "Claims that exceed the capacity of their provider.",
-        _one("ledger", "beyond"),
+        _one("ledger", "over_capacity"),
     ),
     _counter(
         "htoolsd_ledger_conflicts_total", "Claims that other clients preceded.", _one("ledger", "conflicts")

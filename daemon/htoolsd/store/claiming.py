@@ -37,14 +37,14 @@ def claim(
     wanted: Allocations,
     generations: Mapping[str, int],
     class_ids: Mapping[str, int],
-    beyond: bool,
+    over_capacity: bool,
 ) -> Consumer:
     """Allocate the wanted amounts to a consumer instead of all that it had; return the consumer as written.
 
-    Raises ConflictError, UnknownError; CapacityError unless the claim may go ``beyond`` the capacity.
+    Raises ConflictError, UnknownError; CapacityError unless the claim may exceed it (``over_capacity``).
     """
     known, raised = lock_consumers(connection, [consumer])
-    consumer_id = write_consumers(connection, [replace(consumer, beyond=False)], known)[consumer.uuid]
+    consumer_id = write_consumers(connection, [replace(consumer, over_capacity=False)], known)[consumer.uuid]
     had: Allocations = {}
     if known:
         had = read_allocations(connection, THIS_CONSUMER, uuid=consumer.uuid).get(consumer.uuid, {})
@@ -58,12 +58,12 @@ def claim(
         _check_capacity(connection, wanted, had, ids)
         exceeds = False
     except CapacityError:
-        if not beyond:
+        if not over_capacity:
             raise
         exceeds = True
-        connection.execute(_UPDATE.values(beyond=True), {"which": consumer_id})
+        connection.execute(_UPDATE.values(over_capacity=True), {"which": consumer_id})
     add_allocations(connection, [(consumer_id, wanted)], ids, class_ids)
-    return replace(consumer, generation=raised.get(consumer.uuid, 1), beyond=exceeds)
+    return replace(consumer, generation=raised.get(consumer.uuid, 1), over_capacity=exceeds)
 
 
 def release(connection: Connection, consumer: Consumer) -> bool:
@@ -79,7 +79,9 @@ def settle(connection: Connection, consumer: Consumer) -> None:
     """Have the promise to a consumer count as use. Its amounts stay until the cluster shows others."""
     ids, _ = lock_consumers(connection, [replace(consumer, generation=None)])
     for consumer_id in ids.values():
-        connection.execute(_UPDATE.values(promised=None, expires=None, beyond=False), {"which": consumer_id})
+        connection.execute(
+            _UPDATE.values(promised=None, expires=None, over_capacity=False), {"which": consumer_id}
+        )
     raise_generations(connection, providers_of(connection, ids.values()))
 
 
@@ -97,7 +99,7 @@ def write_consumers(
             "kind": each.kind,
             "expires": each.expires,
             "promised": each.promised,
-            "beyond": each.beyond,
+            "over_capacity": each.over_capacity,
         }
         if each.uuid in known:
             old.append({"which": known[each.uuid], **values})

@@ -56,7 +56,7 @@ class Ledger(LedgerDatabase):
             return rows.read_provider_usages(connection, where, uuids=[provider])
 
     def counts(self) -> Mapping[str, int]:
-        """Return the numbers of ``providers``, of ``claims``, and of claims ``beyond`` the capacity."""
+        """Return the numbers of ``providers``, of ``claims``, and of claims that exceed the capacity."""
         with self.reading() as connection:
             return rows.count(connection)
 
@@ -102,18 +102,18 @@ class Ledger(LedgerDatabase):
         consumer: Consumer,
         allocations: Allocations,
         generations: Mapping[str, int],
-        beyond: bool = False,
+        over_capacity: bool = False,
     ) -> Consumer:
         """Allocate amounts (by the provider's uuid and class) to a consumer instead of all that it had.
 
         ``generations`` of providers are those of the view on which the claim was decided. Providers that the
         claim touches must still have them; a provider that is not named may have changed. Returns the
         consumer as written, with its new generation. Raises ConflictError, UnknownError; CapacityError,
-        unless the claim may go ``beyond`` the capacity: then the consumer is marked.
+        unless the claim may exceed it (``over_capacity``): then the consumer is marked.
         """
         class_ids = self._class_ids({name for amounts in allocations.values() for name in amounts})
         with self.writing() as connection:
-            return claiming.claim(connection, consumer, allocations, generations, class_ids, beyond)
+            return claiming.claim(connection, consumer, allocations, generations, class_ids, over_capacity)
 
     def release(self, consumer: Consumer) -> bool:
         """Delete a consumer with its allocations; return whether it existed.

@@ -37,7 +37,7 @@ class Consumer:
     """A user of resources: a node itself, an instance, a plan that moves instances, or a claim made by hand.
 
     ``expires`` is in seconds of the epoch, None: never. ``promised`` is JSON, None for a consumer that exists
-    in Ganeti. ``beyond`` marks a claim that exceeds the capacity of a provider.
+    in Ganeti. ``over_capacity`` marks a claim that exceeds the capacity of a provider.
     In a request a ``generation`` of None is not compared, and 0 stands for a consumer without an entry.
     """
 
@@ -47,7 +47,7 @@ class Consumer:
     generation: int | None = None
     expires: float | None = None
     promised: str | None = None
-    beyond: bool = False
+    over_capacity: bool = False
 
     @property
     def is_claim(self) -> bool:

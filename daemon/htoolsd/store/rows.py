@@ -90,7 +90,7 @@ def read_consumers(connection: Connection, where: Where = None, **which: object)
     """Return the consumers by uuid, in the order of their names."""
     return {
         row.uuid: Consumer(
-            row.uuid, row.name, row.kind, int(row.generation), row.expires, row.promised, row.beyond
+            row.uuid, row.name, row.kind, int(row.generation), row.expires, row.promised, row.over_capacity
         )
         for row in _rows(connection, _CONSUMERS, where, which)
     }
@@ -118,13 +118,13 @@ def read_provider_usages(
 
 
 def count(connection: Connection) -> Mapping[str, int]:
-    """Count ``providers``, ``claims``, and the claims that go ``beyond`` the capacity."""
+    """Count ``providers``, ``claims``, and the claims that exceed the capacity."""
     claims = select(func.count()).select_from(consumers)
     claims = claims.where(consumers.c.kind.not_in(EXISTING_KINDS) | consumers.c.promised.is_not(None))
     queries = {
         "providers": select(func.count()).select_from(providers),
         "claims": claims,
-        "beyond": claims.where(consumers.c.beyond),
+        "over_capacity": claims.where(consumers.c.over_capacity),
     }
     return {name: connection.execute(query).scalar_one() for name, query in queries.items()}
 

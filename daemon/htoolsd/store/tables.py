@@ -83,7 +83,7 @@ consumers = Table(
     Column("generation", Integer, nullable=False),
     Column("expires", Float),  # seconds of the epoch; NULL: never
     Column("promised", Text),
-    Column("beyond", Boolean, nullable=False),
+    Column("beyond", Boolean, nullable=False, key="over_capacity"),
 )
 
 allocations = Table(

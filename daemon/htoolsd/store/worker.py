@@ -186,7 +186,7 @@ class LedgerWorker(LedgerThread):
 
     async def status(self) -> dict[str, Any]:
         """Return the database, its error, and the numbers of providers, claims and conflicts."""
-        counts: Mapping[str, int | None] = dict.fromkeys(("providers", "claims", "beyond"))
+        counts: Mapping[str, int | None] = dict.fromkeys(("providers", "claims", "over_capacity"))
         error = None
         try:
             with trio.move_on_after(_COUNTING) as waiting, suppress(LedgerError):

@@ -214,18 +214,18 @@ def notification_outcome(answer: Any) -> str:
 def _ledger(ledger: Any) -> str:
     if ledger["error"]:
         return f"unavailable: {ledger['error']}"
-    beyond = f" ({ledger['beyond']} exceed the capacity)" if ledger["beyond"] else ""
-    known = f"{counted(ledger['providers'], 'provider')}, {counted(ledger['claims'], 'claim')}{beyond}"
+    exceeding = f" ({ledger['over_capacity']} exceed the capacity)" if ledger["over_capacity"] else ""
+    known = f"{counted(ledger['providers'], 'provider')}, {counted(ledger['claims'], 'claim')}{exceeding}"
     return f"{known}, {counted(ledger['conflicts'], 'conflict')} ({ledger['database']}){_behind(ledger)}"
 
 
 def _behind(ledger: Any) -> str:
     """Describe how far the ledger is behind the cluster, if it is."""
     why = f": {ledger['following']}" if ledger["following"] else ""
-    if ledger["behind_s"] is None:
+    if ledger["lag_s"] is None:
         return f"; does not have the cluster yet{why}"
-    late = ledger["behind_s"] >= _LATE or why
-    return f"; lags by {duration(ledger['behind_s'])}{why}" if late else ""
+    late = ledger["lag_s"] >= _LATE or why
+    return f"; lags by {duration(ledger['lag_s'])}{why}" if late else ""
 
 
 def _policies(policies: Any) -> Iterator[str]:

@@ -78,12 +78,12 @@ def test_usages_of_several_providers_have_totals_by_class() -> None:
 
 
 def test_allocations() -> None:
-    plain = {"uuid": "1", "generation": 1, "expires": None, "promised": False, "beyond": False}
+    plain = {"uuid": "1", "generation": 1, "expires": None, "promised": False, "over_capacity": False}
     held = {"provider": "123", "name": "c/node1", "generation": 7, "resources": {"VCPU": 1, "MEMORY_MB": 5}}
     told = [
         {**plain, "name": "c/web", "kind": "instance", "allocations": [held]},
         {**plain, "name": "c/new", "kind": "instance", "allocations": []}
-        | {"expires": 0.0, "promised": True, "beyond": True},
+        | {"expires": 0.0, "promised": True, "over_capacity": True},
     ]
     first, second, third = ledger.allocations(told).splitlines()
     assert (first, second) == ("c/web (instance)", "  c/node1: VCPU 1, MEMORY_MB 5")

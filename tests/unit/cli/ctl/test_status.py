@@ -204,18 +204,18 @@ def test_policies_in_a_line() -> None:
     assert told(policies=[loud])["policies"] == "squeeze act, switched off"
 
 
-LEDGER = {"database": "/l", "error": None, "providers": 4, "claims": 2, "beyond": 0, "conflicts": 1}
+LEDGER = {"database": "/l", "error": None, "providers": 4, "claims": 2, "over_capacity": 0, "conflicts": 1}
 
 
 @pytest.mark.parametrize(
     ("figures", "words"),
     [
-        ({"behind_s": 0.0, "following": None}, ""),
-        ({"behind_s": 3.0, "following": None}, ""),
-        ({"behind_s": 130.0, "following": None}, "; lags by 2 min"),
-        ({"behind_s": 3.0, "following": "it is full"}, "; lags by 3 s: it is full"),
-        ({"behind_s": None, "following": None}, "; does not have the cluster yet"),
-        ({"behind_s": None, "following": "locked"}, "; does not have the cluster yet: locked"),
+        ({"lag_s": 0.0, "following": None}, ""),
+        ({"lag_s": 3.0, "following": None}, ""),
+        ({"lag_s": 130.0, "following": None}, "; lags by 2 min"),
+        ({"lag_s": 3.0, "following": "it is full"}, "; lags by 3 s: it is full"),
+        ({"lag_s": None, "following": None}, "; does not have the cluster yet"),
+        ({"lag_s": None, "following": "locked"}, "; does not have the cluster yet: locked"),
     ],
 )
 def test_how_far_the_ledger_is_behind(figures: dict[str, Any], words: str) -> None:

@@ -40,7 +40,7 @@ STATUS: dict[str, Any] = {
     },
     "groups": [],
     "policies": [POLICY],
-    "ledger": {"error": None, "following": None, "beyond": 0},
+    "ledger": {"error": None, "following": None, "over_capacity": 0},
     "history": {"error": None, "damaged": 0},
     "set_aside": [],
     "defects": [],
@@ -114,7 +114,7 @@ def test_nothing_needs_attention() -> None:
             " next: journalctl -u htoolsd -p warning",
         ),
         (
-            {"ledger": {"beyond": 2}},
+            {"ledger": {"over_capacity": 2}},
             "claims that exceed the capacity of their provider: 2; next: htoolsctl usage",
         ),
         (

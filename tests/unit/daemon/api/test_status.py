@@ -107,7 +107,7 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
     assert {policy["name"]: policy["mode"] for policy in told["policies"]} == dict.fromkeys(POLICIES, "off")
     assert (told["history"]["waiting"], told["history"]["error"]) == (0, None)
     assert (told["ledger"]["providers"], told["ledger"]["error"]) == (0, None)
-    assert (told["ledger"]["behind_s"], told["ledger"]["following"]) == (None, None)
+    assert (told["ledger"]["lag_s"], told["ledger"]["following"]) == (None, None)
     assert told["memory_mib"] > 10
 
 

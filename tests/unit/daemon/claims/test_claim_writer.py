@@ -273,7 +273,7 @@ async def test_claim_beyond_the_capacity_is_written_and_marked(path: Path, mock_
         assert await here.decided(large, last=False) == told
         await here.writer.wait_for_round()
         (kept,) = await here.worker.do(lambda ledger: [each for each in ledger.consumers() if each.promised])
-        assert kept.beyond
+        assert kept.over_capacity
 
 
 async def test_decision_does_not_wait_for_a_slow_ledger(path: Path, mock_clock: MockClock) -> None:

@@ -95,7 +95,7 @@ class Daemon:
         await self.claim(consumer, wanted)
 
     async def claim(self, consumer: Consumer, wanted: Allocations) -> None:
-        await self.worker.do(lambda ledger: ledger.claim(consumer, wanted, {}, beyond=True))
+        await self.worker.do(lambda ledger: ledger.claim(consumer, wanted, {}, over_capacity=True))
 
 
 @asynccontextmanager

@@ -72,14 +72,14 @@ async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
 
 async def test_poll_writes_the_cluster_to_the_ledger(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with parts(tmp_path) as made:
-        assert made.reconciler.status()["behind_s"] is None
+        assert made.reconciler.status()["lag_s"] is None
         await made.poll()
         cluster = made.sync.model.cluster
         assert cluster is not None
         names = [each.name for each in await made.worker.do(lambda ledger: ledger.providers())]
         assert {f"{made.sync.model.name}/{node.name}" for node in cluster.nodes} <= {*names}
         status = made.reconciler.status()
-        assert (status["behind_s"], status["following"]) == (0.0, None)
+        assert (status["lag_s"], status["following"]) == (0.0, None)
         written = status["written"]
         await made.poll()
         assert made.reconciler.status()["written"] == written  # there was nothing more to be written
@@ -143,7 +143,7 @@ async def test_unusable_ledger_is_behind(autojump_clock: MockClock, tmp_path: Pa
     async with parts(tmp_path) as made:
         await made.poll()
         status = made.reconciler.status()
-        assert status["behind_s"] is None
+        assert status["lag_s"] is None
         assert "ledger.sqlite" in status["following"]
         assert made.sync.model.cluster is not None
 

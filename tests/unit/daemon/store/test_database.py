@@ -322,7 +322,7 @@ def test_second_writer_of_a_new_consumer_gets_a_conflict(postgresql: Server) -> 
     first, second = Ledger(url), Ledger(url)
     with ThreadPoolExecutor() as threads:
         with first.writing() as connection:
-            claim(connection, WEB, {}, {}, {}, beyond=False)
+            claim(connection, WEB, {}, {}, {}, over_capacity=False)
             late = threads.submit(second.claim, WEB, {}, {})
             wait_until(partial(waiting, url))
         with pytest.raises(ConflictError, match=r"^another client wrote at the same time: [^\n]+$"):

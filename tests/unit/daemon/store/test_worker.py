@@ -91,7 +91,7 @@ async def test_cancelled_caller_does_not_wait_and_work_completes(tried: LedgerWo
 
 async def test_status_has_counts_and_conflicts(tried: LedgerWorker, tmp_path: Path) -> None:
     await tried.do(lambda ledger: ledger.apply(NODE))
-    await tried.do(lambda ledger: ledger.claim(WEB, {"node": {"VCPU": 5}}, {}, beyond=True))
+    await tried.do(lambda ledger: ledger.claim(WEB, {"node": {"VCPU": 5}}, {}, over_capacity=True))
     with pytest.raises(ConflictError):
         await tried.do(lambda ledger: ledger.claim(WEB, {"node": {"VCPU": 1}}, {"node": 0}))
     assert await tried.status() == {
@@ -99,7 +99,7 @@ async def test_status_has_counts_and_conflicts(tried: LedgerWorker, tmp_path: Pa
         "error": None,
         "providers": 1,
         "claims": 1,
-        "beyond": 1,
+        "over_capacity": 1,
         "conflicts": 1,
     }
 
