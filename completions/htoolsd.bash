@@ -499,6 +499,7 @@ END
 --dry-run none
 --yes none
 --remove none
+--witness none
 END
             ;;
         'htoolsctl top') cat <<'END'

@@ -104,6 +104,7 @@ def _declare(add: Add) -> None:
     setup.flag("--dry-run", "show all steps and commands; change nothing")
     setup.flag("--yes", "do not ask before each step")
     setup.flag("--remove", "undo what setup has done")
+    setup.flag("--witness", "let Ganeti's own hail answer first, and compare")
     top = add("top", _top, "Show the cluster and the daemon, live, in a terminal.")
     top.flag("--once", "print one frame as text, with all nodes")
     bundle = add("bundle", _bundle, "Write a report of a fault without any names.")

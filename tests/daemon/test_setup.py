@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ganeti_htools.cli.setup.steps import WITNESS
 from tests.support.booted import Booted, booted
 from tests.support.programs import PROGRAMS, ROOT, Finished
 
@@ -80,10 +81,11 @@ def test_sets_up_a_node_and_undoes_it(machine: Booted) -> None:
     stopped = answered(machine, "y\nn\n")
     assert stopped.stderr == "htoolsctl: setup: stopped; what was done stays\n"
     assert (machine.root / LINK).is_symlink()
-    finished = setup(machine, "--yes")
+    finished = setup(machine, "--yes", "--witness")
     assert (finished.returncode, finished.stderr) == (0, ""), finished.stdout
     assert machine.systemctl("is-enabled", "htoolsd") == "enabled"
     assert machine.status()["cluster"]["master"] is False
+    assert machine.status()["witness"]["program"] == WITNESS
     assert machine.systemctl("show", "--property=User", "--value", "htoolsd") == "root"
     after = files(machine)
     assert set(states(machine, "--yes").values()) == {"done", "not here"}

@@ -36,7 +36,12 @@ def setup(options: Namespace) -> int:
     if os.geteuid():
         raise HtoolsError("setup: expected root; type: sudo htoolsctl setup")
     adding = not options.remove
-    look = observe.observer(options.socket, asks_nodes=adding, submits=adding and not options.dry_run)
+    look = observe.observer(
+        options.socket,
+        asks_nodes=adding,
+        submits=adding and not options.dry_run,
+        compared=adding and options.witness,
+    )
     facts, judged_steps = look(), []
     show = _nothing if options.json else partial(print, flush=True)
     show(f"this is {facts.node}; the master is {facts.master}")

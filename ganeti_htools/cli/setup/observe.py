@@ -25,11 +25,11 @@ _ANSWER = re.compile(r"^node: (\S+)\n(.*?)^return code = (\d+)$", re.MULTILINE |
 _NOT_FOUND = 127  # exit status of a shell without the program
 
 
-def observer(socket: str, asks_nodes: bool, submits: bool) -> Callable[[], Facts]:
+def observer(socket: str, asks_nodes: bool, submits: bool, compared: bool = False) -> Callable[[], Facts]:
     """Return a function that returns the facts.
 
     With ``asks_nodes`` the other master candidates are asked, once. With ``submits`` there may be a job that
-    asks for operating systems.
+    asks for operating systems. ``compared``: the witness is asked for, here and there.
     """
     ssconf = this_node("")
 
@@ -52,7 +52,8 @@ def observer(socket: str, asks_nodes: bool, submits: bool) -> Callable[[], Facts
             status=status,
             problem=problem,
             settings=settings,
-            others=_ask_candidates(_candidates(ssconf) - {master}) if asks_nodes and leads else {},
+            others=_ask_candidates(_candidates(ssconf) - {master}, compared) if asks_nodes and leads else {},
+            compared=compared,
             made=frozenset(made_here()) | default,
         )
         if not (submits and leads and settings) or settings.system or steps.decisions(facts):
@@ -111,10 +112,11 @@ def _read_answer(said: str, status: int) -> OtherCandidate:
 
 
 @cache
-def _ask_candidates(nodes: frozenset[str]) -> Mapping[str, OtherCandidate]:
+def _ask_candidates(nodes: frozenset[str], compared: bool) -> Mapping[str, OtherCandidate]:
     options = [word for node in sorted(nodes) for word in ("-n", node)]
     program = os.path.abspath(sys.argv[0])
     command = ("gnt-cluster", "command", *options, program, "setup", "--dry-run", "--json")
+    command += ("--witness",) * compared
     try:
         return read_candidates(nodes, run(command) if nodes else "")
     except HtoolsError as error:

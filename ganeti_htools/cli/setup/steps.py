@@ -11,6 +11,7 @@ from ganeti_htools.model import tags
 IALLOCATOR = "htoolsd"  # the executable, the unit and the user
 DIRECTORIES = ("/usr/local/lib/ganeti/iallocators", "/usr/lib/ganeti/iallocators")  # searched by Ganeti
 CONFIGURATION = "/etc/htoolsd.toml"
+WITNESS = "/usr/lib/ganeti/iallocators/hail"
 DROP_IN = "/etc/systemd/system/htoolsd.service.d/as-root.conf"
 GROUP = "gnt-daemons"  # of Ganeti's packages; its members may use luxid's socket
 _NO_TEST = frozenset(("ext", "blockdev"))  # disk templates that need more than a size
@@ -51,6 +52,7 @@ class Facts(NamedTuple):
     * ``status``: the daemon's answer; None without one, and ``problem`` says why.
     * ``settings``: None on nodes that are no master candidates.
     * ``others``: the other master candidates; known on the master only.
+    * ``compared``: the witness is asked for.
     * ``made``: names of the steps that setup has done here and not undone.
     """
 
@@ -66,6 +68,7 @@ class Facts(NamedTuple):
     problem: str = ""
     settings: ClusterSettings | None = None
     others: Mapping[str, OtherCandidate] = {}
+    compared: bool = False
     made: frozenset[str] = frozenset()
 
 
@@ -301,8 +304,15 @@ def _witness(facts: Facts) -> Mapping[str, Any]:
 
 
 def _without_witness(facts: Facts) -> str:
-    way = f"not yet; [witness] in {CONFIGURATION} lets Ganeti's own hail answer first (docs/witness.md)"
-    return _not_master(facts) or ("" if _witness(facts) else way)
+    way = "not yet; htoolsctl setup --witness lets Ganeti's own hail answer first (docs/witness.md)"
+    return "" if facts.compared or _witness(facts) else way
+
+
+def _name_witness(facts: Facts) -> Work:
+    if facts.unit is None:
+        return f'write program = "{WITNESS}" below [witness] in {CONFIGURATION}, and reload the daemon'
+    script = rf"""/^\[witness\]/,/^\[/ s|^# program = .*|program = "{WITNESS}"|"""
+    return [("sed", "-i", script, CONFIGURATION), ("systemctl", "reload", IALLOCATOR)]
 
 
 STEPS = (
@@ -364,10 +374,11 @@ STEPS = (
     SetupStep(
         "witness",
         "decisions are compared with Ganeti's own iallocator",
-        lambda _facts: True,
-        lambda _facts: (),
+        lambda facts: bool(_witness(facts)),
+        _name_witness,
         elsewhere=_without_witness,
         note=lambda facts: summary(_witness(facts)) if _witness(facts) else "",
+        failure=f"expected the line '# program = \"\"' below [witness] in {CONFIGURATION}",
     ),
     SetupStep(
         "default",

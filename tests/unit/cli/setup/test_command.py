@@ -34,6 +34,7 @@ class Machine:
         self.done: list[Command] = []
         self.interrupted_at: int | None = None
         self.failing: str = ""
+        self.compared, self.witness = False, ""
 
     def settings(self) -> tuple[object, ...]:
         """What setup makes and gives back."""
@@ -48,6 +49,8 @@ class Machine:
     def facts(self) -> Facts:
         cluster = {"master": self.leads, "nodes": 3, "obstacle": None}
         status = {"cluster": cluster, "decisions": {"served": self.decided, "unsatisfied": 0}}
+        counts = {"answers": "theirs", "compared": 0, "unexplained": 0, "ready": False, "enough": 100}
+        status["witness"] = {"program": self.witness or None, "error": None, **counts}
         unit = {"LoadState": "loaded", "UnitFileState": "enabled" if self.enabled else "disabled"}
         unit["User"] = "root" if steps.DROP_IN in self.files else "htoolsd"
         spec = {"memory-size": 128, "cpu-count": 1, "disk-size": 1024}
@@ -66,6 +69,7 @@ class Machine:
                 self.iallocator, tuple(self.tags), ("plain",), spec, "debian", self.parameters
             ),
             others=self.others,
+            compared=self.compared,
             made=frozenset(observe.made_here()) | ({"default"} if steps.previous(self.tags) else set()),
         )
 
@@ -101,9 +105,11 @@ class Machine:
                 for text in parameters:
                     pairs = text.removeprefix("--default-iallocator-params=").split(",")
                     self.parameters = dict(word.split("=", 1) for word in filter(None, pairs))
+            case ("sed", "-i", _, steps.CONFIGURATION) if words[-1] in self.files:
+                self.witness = steps.WITNESS
             case ("gnt-instance", "add", "--dry-run", *_):
                 self.decided += 1
-            case ("mkdir", *_) | ("systemctl", "daemon-reload"):
+            case ("mkdir", *_) | ("systemctl", "daemon-reload") | ("systemctl", "reload", _):
                 pass
             case _:
                 raise AssertionError(words)
@@ -126,7 +132,9 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     def run(machine: Machine, **options: bool) -> int:
         monkeypatch.setattr(observe, "observer", lambda *_args, **_options: machine.facts)
         monkeypatch.setattr(observe, "run", machine.run)
+        machine.compared = options.get("witness", False)
         defaults = {"socket": "", "dry_run": False, "yes": True, "remove": False, "json": False}
+        defaults |= {"witness": False}
         return command.setup(Namespace(**defaults | options))
 
     return run
@@ -157,6 +165,19 @@ def test_does_all_once_and_gives_it_back(
     assert not record.exists()
     done = [*machine.done]
     assert (on(machine, remove=True), machine.done) == (0, done)
+
+
+def test_names_ganetis_own_hail_if_asked(on: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    """On candidates too, and before htoolsd becomes the iallocator."""
+    for leads in (False, True):
+        machine = Machine(leads)
+        assert (on(machine, dry_run=True), machine.done) == (0, [])
+        assert "not yet; htoolsctl setup --witness lets" in capsys.readouterr().out
+        assert (on(machine, witness=True), machine.witness) == (0, steps.WITNESS)
+        done = [*machine.done]
+        assert (on(machine, witness=True), machine.done) == (0, done)
+    named = [words[0] for words in done if words[0] == "sed" or words[-1].endswith("iallocator=htoolsd")]
+    assert named == ["sed", "gnt-cluster"]
 
 
 @pytest.mark.parametrize("way", [{}, {"remove": True}], ids=["there", "back"])
