@@ -4,7 +4,7 @@ import os
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
+from math import inf
 from subprocess import DEVNULL, PIPE
 from typing import Any, NamedTuple
 
@@ -13,6 +13,8 @@ import trio
 from ganeti_htools import machine
 from ganeti_htools.model.errors import DataError, on_one_line
 from ganeti_htools.nursery import open_nursery
+
+_DYING = 5.0  # seconds for a killed program to end
 
 
 class ProgramOutput(NamedTuple):
@@ -23,47 +25,60 @@ class ProgramOutput(NamedTuple):
     status: int
 
 
-class LateError(DataError):
-    """A program did not end in time."""
+class KilledError(DataError):
+    """A program was killed because it did not end in time (``late``) or printed too much.
+
+    ``stderr`` is what it had printed there.
+    """
+
+    def __init__(self, text: str, late: bool, stderr: bytes) -> None:
+        super().__init__(text)
+        self.late = late
+        self.stderr = stderr
 
 
 async def run_program(
-    command: Sequence[str], patience: float, largest: int, expected: str, **options: Any
+    command: Sequence[str],
+    patience: float,
+    largest: int,
+    expected: str,
+    *,
+    stdin: bytes = b"",
+    grace: float = inf,
+    **options: Any,
 ) -> ProgramOutput:
-    """Run a program to its end; ``options`` as for ``trio.run_process``.
+    """Run a program to its end; ``options`` as for ``trio.lowlevel.open_process``.
 
     After ``patience`` seconds, or more than ``largest`` bytes of one output, it is killed with its process
-    group. ``expected`` describes its output. Raises DataError, LateError.
+    group. ``expected`` describes its output. Children may keep its output open for ``grace`` seconds after
+    its end; then they go on. Raises DataError, KilledError.
     """
-    printed, complaint = bytearray(), bytearray()
+    pipes = {"stdin": PIPE if stdin else DEVNULL, "stdout": PIPE, "stderr": PIPE}
+    printed, complaint, ended = bytearray(), bytearray(), False
     process: trio.Process | None = None
-    with trio.move_on_after(patience) as waiting:
-        try:
+    try:
+        with trio.move_on_after(patience) as waiting:
+            process = await machine.open_process(command, start_new_session=True, **(pipes | options))
             async with open_nursery() as nursery:
-                run = partial(
-                    machine.run_process,
-                    command,
-                    **({"stdin": DEVNULL} | options),
-                    stdout=PIPE,
-                    stderr=PIPE,
-                    check=False,
-                    start_new_session=True,
-                    deliver_cancel=_kill,
-                )
-                process = await nursery.start(run)
-                assert process is not None
+                if process.stdin is not None:
+                    nursery.start_soon(_feed, process.stdin, stdin)
                 for stream, output in ((process.stdout, printed), (process.stderr, complaint)):
-                    assert stream is not None
-                    nursery.start_soon(_collect, stream, output, largest, nursery.cancel_scope)
-        except OSError as error:
-            raise DataError(f"{command[0]}: {error.strerror}") from None
-    if waiting.cancelled_caught:
-        if process is not None:  # it may have ended, with children that keep its output open
-            await _kill(process)
-        raise LateError(f"{command[0]}: no end within {patience:g} s")
-    assert process is not None
+                    if stream is not None:
+                        nursery.start_soon(_collect, stream, output, largest, waiting)
+                await process.wait()
+                nursery.cancel_scope.deadline = trio.current_time() + grace
+            ended = True
+    except OSError as error:
+        raise DataError(f"{command[0]}: {error.strerror}") from None
+    finally:
+        if process is not None:
+            await _end(process, kill=not ended)
     if max(len(printed), len(complaint)) > largest:
-        raise DataError(f"{command[0]}: expected {expected}, got more than {largest} bytes")
+        raise KilledError(
+            f"{command[0]}: expected {expected}, got more than {largest} bytes", False, bytes(complaint)
+        )
+    if not ended or process is None:
+        raise KilledError(f"{command[0]}: no end within {patience:g} s", True, bytes(complaint))
     assert process.returncode is not None
     return ProgramOutput(bytes(printed), bytes(complaint), process.returncode)
 
@@ -72,15 +87,20 @@ async def output_of(command: Sequence[str], patience: float, largest: int, expec
     """Return what a program prints on standard output, as :func:`run_program`. Raises DataError."""
     printed, complaint, status = await run_program(command, patience, largest, expected)
     if status:
-        why = complaint.decode(errors="replace").strip().partition("\n")[0]
-        raise DataError(on_one_line(f"{command[0]}: exit status {status}{': ' * bool(why)}{why}"))
+        why = first_line(complaint)
+        raise DataError(f"{on_one_line(command[0])}: exit status {status}{': ' * bool(why)}{why}")
     return printed
 
 
-async def _kill(process: trio.Process) -> None:
-    """Kill a process with its group."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+def first_line(output: bytes) -> str:
+    """Return the first line that a program has printed."""
+    return on_one_line(output.decode(errors="replace").strip().partition("\n")[0])
+
+
+async def _feed(stream: trio.abc.SendStream, message: bytes) -> None:
+    with suppress(trio.BrokenResourceError):  # a program need not read it
+        async with stream:
+            await stream.send_all(message)
 
 
 async def _collect(
@@ -91,3 +111,15 @@ async def _collect(
         output += part
         if len(output) > largest:
             enough.cancel()
+
+
+async def _end(process: trio.Process, kill: bool) -> None:
+    """Kill a program with its process group, if it must be, and close the pipes."""
+    with trio.move_on_after(_DYING, shield=True):
+        if kill:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                await stream.aclose()

@@ -1,24 +1,16 @@
 """One call of a notification: the program that is run, or the address that is posted to."""
 
-import os
-import signal
-from contextlib import suppress
 from importlib import import_module
-from subprocess import DEVNULL, PIPE
+from subprocess import DEVNULL
 from typing import NamedTuple
 
-import trio
-
-from ganeti_htools import machine
-from ganeti_htools.model.errors import on_one_line
-from ganeti_htools.nursery import open_nursery
+from ganeti_htools.model.errors import DataError
 from htoolsd.config.notify import NotifySettings
+from htoolsd.programs import KilledError, first_line, run_program
 from htoolsd.threads import effect
 
-_STDERR_BYTES = 4096  # bytes of what a program prints on standard error
-_PRINTED_BYTES = 1 << 20  # bytes that it may print, since reading them takes time of the event loop
-_GRACE = 0.5  # seconds for the rest of it, when children of the program still have it open
-_DYING = 5.0  # seconds for a killed program to end
+_PRINTED_BYTES = 1 << 20  # bytes that a program may print there, since reading them takes time
+_GRACE = 0.5  # seconds for the rest of its output, when its children still have it open
 
 
 class Delivery(NamedTuple):
@@ -43,66 +35,23 @@ async def deliver(settings: NotifySettings, message: bytes) -> Delivery:
 
 
 async def _run(program: str, message: bytes, patience: float) -> Delivery:
-    """Run a program without a shell.
-
-    At the deadline, or when it prints too much, it is killed with its process group.
-    """
-    printed = bytearray()
+    """Run a program. What it prints on standard output is nobody's concern."""
     try:
-        process = await machine.open_process(
-            [program], stdin=PIPE, stdout=DEVNULL, stderr=PIPE, start_new_session=True, cwd="/"
+        done = await run_program(
+            [program],
+            patience,
+            _PRINTED_BYTES,
+            "a line",
+            stdin=message,
+            grace=_GRACE,
+            stdout=DEVNULL,
+            cwd="/",
         )
-    except OSError as error:
-        return Delivery(error=f"{program}: {error.strerror}")
-    assert process.stdin is not None
-    assert process.stderr is not None
-    try:
-        with trio.move_on_after(patience) as deadline:
-            async with open_nursery() as nursery:
-                nursery.start_soon(_feed, process.stdin, message)
-                nursery.start_soon(_collect, process.stderr, printed, nursery.cancel_scope)
-                await process.wait()
-                nursery.cancel_scope.deadline = trio.current_time() + _GRACE
-    finally:
-        ended = process.returncode is not None
-        await _end(process)
-    line = on_one_line(printed.decode(errors="replace").strip().partition("\n")[0])
-    if not ended:
-        late, much = (
-            f"no end within {patience:g} s",
-            f"more than {_PRINTED_BYTES >> 20} MiB on standard error",
-        )
-        why = f"{program}: {late if deadline.cancelled_caught else much}; it was killed"
-        return Delivery(None, line, why)
-    if process.returncode:
-        why = f"{program}: exit status {process.returncode}{': ' * bool(line)}{line}"
-        return Delivery(process.returncode, line, why)
-    return Delivery(process.returncode, line)
-
-
-async def _feed(stream: trio.abc.SendStream, message: bytes) -> None:
-    with suppress(trio.BrokenResourceError):  # a program need not read it
-        async with stream:
-            await stream.send_all(message)
-
-
-async def _collect(stream: trio.abc.ReceiveStream, printed: bytearray, scope: trio.CancelScope) -> None:
-    """Read what a program prints, and keep the beginning. Cancel the scope if it is too much."""
-    size = 0
-    async for part in stream:
-        printed += part[: _STDERR_BYTES - len(printed)]
-        size += len(part)
-        if size > _PRINTED_BYTES:
-            scope.cancel()
-
-
-async def _end(process: trio.Process) -> None:
-    """Kill a program that still runs, with its process group, and close the pipes."""
-    with trio.move_on_after(_DYING, shield=True):
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-        for stream in (process.stdin, process.stderr):
-            if stream is not None:
-                await stream.aclose()
+    except KilledError as error:
+        much = f"{program}: more than {_PRINTED_BYTES >> 20} MiB on standard error"
+        return Delivery(None, first_line(error.stderr), f"{error if error.late else much}; it was killed")
+    except DataError as error:
+        return Delivery(error=str(error))
+    line = first_line(done.stderr)
+    why = f"{program}: exit status {done.status}{': ' * bool(line)}{line}"
+    return Delivery(done.status, line, why if done.status else None)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ganeti_htools import machine
 from ganeti_htools.model.errors import DataError, on_one_line
-from htoolsd.programs import LateError, run_program
+from htoolsd.programs import KilledError, run_program
 
 MOST_PRINTED = 16 << 20  # bytes of an answer
 NICE = ("nice", "-n", "19")
@@ -53,7 +53,8 @@ async def ask_program(
         )
     except DataError as error:
         seconds = machine.steady() - began
-        return WitnessAnswer(seconds=seconds, error=str(error), late=isinstance(error, LateError))
+        late = isinstance(error, KilledError) and error.late
+        return WitnessAnswer(seconds=seconds, error=str(error), late=late)
     seconds, stderr = machine.steady() - began, done.stderr.decode(errors="replace")
     if done.status or not _is_answer(done.stdout):
         why = on_one_line(stderr.strip().rpartition("\n")[2]) or "no answer"

@@ -65,6 +65,7 @@ class Silence:
         """Let all threads and programs hang that start from now on."""
         self.monkeypatch.setattr(trio.to_thread, "run_sync", self)
         self.monkeypatch.setattr(trio, "run_process", self)
+        self.monkeypatch.setattr(trio.lowlevel, "open_process", self)
 
     async def keep(self, lock: trio.Lock) -> None:
         """Keep a lock."""
@@ -162,13 +163,13 @@ async def cancellation_of_a_plan(silence: Silence) -> None:
 
 async def killed_program(silence: Silence) -> None:
     stdin, stderr = trio.testing.memory_stream_pair()
-    process = ANY(stdin=stdin, stderr=stderr, pid=1 << 30, returncode=None, wait=silence)
+    process = ANY(stdin=stdin, stdout=None, stderr=stderr, pid=1 << 30, returncode=None, wait=silence)
 
     async def start(*_args: object, **_options: object) -> object:
         return process
 
     silence.monkeypatch.setattr(trio.lowlevel, "open_process", start)
-    found = await deliver(NotifySettings(program="/bin/true", timeout_seconds=10), b"")
+    found = await deliver(NotifySettings(program="/bin/true", timeout_seconds=10), b"{}")
     assert "no end within 10 s" in (found.error or "")
 
 
