@@ -29,6 +29,7 @@ from htoolsd.claims.claims import Claims
 from htoolsd.claims.entries import ClaimEntries, ledger_entry
 from htoolsd.claims.serialization import from_json
 from htoolsd.config.settings import Settings
+from htoolsd.events import DaemonEvent
 from htoolsd.follow.desired_state import SyncedState
 from htoolsd.follow.reconciler import Reconciler
 from htoolsd.store.records import (
@@ -39,6 +40,7 @@ from htoolsd.store.records import (
     UnavailableError,
 )
 from htoolsd.store.worker import LedgerWorker
+from htoolsd.sync.polls import Polled, RoleChanged
 from htoolsd.sync.sync import Sync
 from htoolsd.sync.trigger import Trigger
 
@@ -159,6 +161,11 @@ class ClaimWriter:
         self.claims.promise(promise)
         self._trigger.by(trio.current_time())
 
+    def note(self, event: DaemonEvent) -> None:
+        """Look after polls and changes of the role whether the claims come or go."""
+        if isinstance(event, Polled | RoleChanged):
+            self._trigger.by(trio.current_time())
+
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Restore earlier claims, then write missing entries until cancelled.
 
@@ -170,7 +177,7 @@ class ClaimWriter:
         while True:
             await self._trigger.begin()
             await self._round()
-            if self._entries.names or self.claims.living or not self._restored:
+            if self._entries.names or self.claims.living or self._error is not None:
                 self._trigger.by(trio.current_time() + _PAUSE)
             self._trigger.end()
 

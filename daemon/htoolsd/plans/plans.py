@@ -53,7 +53,7 @@ from htoolsd.plans.plan import (
 )
 from htoolsd.plans.plan_turn import PlanTurn
 from htoolsd.store.state_copies import StateCopies
-from htoolsd.sync.polls import RoleLost
+from htoolsd.sync.polls import RoleChanged
 from htoolsd.sync.sync import Sync
 from htoolsd.tasks import keep_running, note_defect
 from htoolsd.threads import effect
@@ -122,7 +122,7 @@ class Plans:
 
         Jobs under way are followed to their end.
         """
-        if isinstance(event, RoleLost):
+        if isinstance(event, RoleChanged) and event.master is False:
             for plan in self._plans.values():
                 if plan.state.going:
                     plan.interruption = "this node is no longer the master"

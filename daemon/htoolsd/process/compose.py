@@ -64,6 +64,7 @@ class Parts:
         self._take_calls()
         self.events.follow(
             claims,
+            self.deciding.claims,
             self.following.reconciler,
             self.planning.plans,
             self.following.history,

@@ -22,8 +22,10 @@ class Polled(DaemonEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class RoleLost(DaemonEvent):
-    """This node has stopped being the master."""
+class RoleChanged(DaemonEvent):
+    """This node has become the master, or is it no more."""
+
+    master: bool | None
 
 
 @dataclass(slots=True)

@@ -51,7 +51,7 @@ from htoolsd.sync.model import (
     set_tables,
 )
 from htoolsd.sync.node_storage import revise_storage
-from htoolsd.sync.polls import LuxidState, Polled, PollStatistics, RoleLost
+from htoolsd.sync.polls import LuxidState, Polled, PollStatistics, RoleChanged
 from htoolsd.sync.requests import table_requests
 from htoolsd.sync.reserved_room import Reservations, update_reservations
 from htoolsd.sync.standby import StandbyFile
@@ -87,7 +87,7 @@ class JobFollower(Protocol):
 class Sync:
     """Keeps ``model`` up to date. A model never changes: new data makes another one.
 
-    ``node`` knows whether it is the master. ``events`` get each poll and the loss of the role, ``claims`` the
+    ``node`` knows whether it is the master. ``events`` get each poll and each change of the role, ``claims`` the
     opcodes of unfinished jobs. Durations are in seconds. ``standby_file`` keeps the figures that nodes last
     reported.
     """
@@ -306,8 +306,7 @@ class Sync:
                 self._role_changed.set()
                 self._role_changed = trio.Event()
                 _log.info("role", master=master)
-                if master is False:
-                    self.events.publish(RoleLost())
+                self.events.publish(RoleChanged(master))
             if not master:
                 reason = "the master node is unknown" if master is None else "this is not the master node"
                 self.luxi.update("not asked", reason)

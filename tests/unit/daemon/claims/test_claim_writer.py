@@ -17,7 +17,7 @@ import pytest
 import structlog
 import trio
 import trio.testing
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ganeti_htools.deciding.decision import Response
 from ganeti_htools.deciding.promises import Promise
@@ -34,6 +34,7 @@ from htoolsd.store.ledger import Ledger
 from htoolsd.store.records import Consumer, consumer_uuid, provider_uuid
 from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.job_queue import PendingWork
+from htoolsd.sync.polls import RoleChanged
 from tests.support.by_hand import cluster, instance
 from tests.support.ledgers import standing
 from tests.support.settings import change, settings
@@ -98,11 +99,13 @@ class Daemon:
         self.claims = Claims(self.settings)
         self.claims.follows_ganeti = True
         self.leads = True
+        self.looks = 0
         view: Any = self.view
         sync: Any = self
         self.writer = ClaimWriter(self.claims, self.worker, view, sync, self.settings)
 
     def own_cluster(self) -> str | None:
+        self.looks += 1
         return "c" if self.leads else None
 
     async def poll_configuration(self) -> None:
@@ -413,9 +416,16 @@ async def test_claims_go_with_the_master_role(path: Path, mock_clock: MockClock)
         await there.writer.wait_for_round()
         await here.decided(promise("new"))
         assert there.claims.promises() == ()
-        here.leads, there.leads = False, True
-        await here.writer.wait_for_round()
-        await there.writer.wait_for_round()
+        looks = there.looks
+        mock_clock.jump(100)
+        await wait_all_tasks_blocked()
+        assert there.looks == looks  # a standby rests until something happens
+        for each in here, there:
+            each.leads = each is there
+            each.writer.note(RoleChanged(each.leads))
+        await wait_all_tasks_blocked()
+        await there.worker.do(Ledger.counts)  # after the round
+        await wait_all_tasks_blocked()
         assert (here.claims.promises(), there.claims.promises()) == ((), (promise("new"),))
         await here.writer.wait_for_round()
         assert await there.memory() == {"c/new": 1000}
