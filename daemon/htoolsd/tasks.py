@@ -47,10 +47,7 @@ def note_defect(task: str, defect: Exception) -> None:
 
 
 async def keep_running(
-    name: str,
-    task: Task,
-    *,
-    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    name: str, task: Task, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """Run a task until it returns. After a defect it begins again, later each time.
 

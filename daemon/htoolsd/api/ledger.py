@@ -89,8 +89,7 @@ class LedgerMethods:
         return await do(self._worker, lambda ledger: list(map(asdict, ledger.providers())))
 
     @method(
-        "Returns the inventories of resource providers, by resource class. Sizes are MiB.",
-        role=Role.READ,
+        "Returns the inventories of resource providers, by resource class. Sizes are MiB.", role=Role.READ
     )
     async def inventory(self, provider: _OneProvider = None) -> object:
         return await self._of_providers(provider, self._inventories)

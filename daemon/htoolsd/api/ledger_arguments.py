@@ -31,8 +31,7 @@ ResourceClass = Annotated[
 ]
 Amounts = Annotated[Mapping[ResourceClass, Positive], Valid("an object: amounts by resource class", bool)]
 AmountsByProvider = Annotated[
-    Mapping[Name, Amounts],
-    Valid("an object: by provider an object of amounts by resource class", bool),
+    Mapping[Name, Amounts], Valid("an object: by provider an object of amounts by resource class", bool)
 ]
 Generations = Annotated[
     Mapping[Name, Count],
@@ -40,8 +39,7 @@ Generations = Annotated[
     "object: by provider, the generation on which the claim is based; any without it",
 ]
 ConsumerGeneration = Annotated[
-    Count | None,
-    "the generation of the consumer in the last answer, null for a new consumer; any without it",
+    Count | None, "the generation of the consumer in the last answer, null for a new consumer; any without it"
 ]
 _REMOVE = Valid("true (without figures, and not for a class that follows Ganeti) or false")
 Remove = Annotated[bool, _REMOVE, "true to remove this inventory (refused while it is in use)"]

@@ -40,8 +40,7 @@ class MetricsMethods:
         role=Role.READ,
     )
     async def metrics(
-        self,
-        exporter_names: Annotated[bool, "true to add the metrics of prometheus-ganeti-exporter"] = False,
+        self, exporter_names: Annotated[bool, "true to add the metrics of prometheus-ganeti-exporter"] = False
     ) -> object:
         return {"content_type": CONTENT_TYPE, "text": await self.text(exporter_names)}
 

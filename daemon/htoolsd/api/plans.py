@@ -45,12 +45,7 @@ class PlanMethods:
     """Methods about plans; they raise RefusalError. One plan is made at a time."""
 
     def __init__(
-        self,
-        plans: Plans,
-        sync: Sync,
-        settings: Settings,
-        policies: Policies,
-        server: Server,
+        self, plans: Plans, sync: Sync, settings: Settings, policies: Policies, server: Server
     ) -> None:
         self._plans = plans
         self._settings = settings
@@ -165,11 +160,7 @@ class PlanMethods:
         run.signature = replace(run.signature, run=plan.id)
         plan.run, plan.review, plan.cluster = run, proposal.review, model.available
 
-    @method(
-        "Begins to carry out a plan, and does not wait for its end.",
-        role=Role.ACT,
-        recorded=True,
-    )
+    @method("Begins to carry out a plan, and does not wait for its end.", role=Role.ACT, recorded=True)
     async def execute(
         self,
         plan: _PlanId,
@@ -241,9 +232,7 @@ class PlanMethods:
         recorded=True,
     )
     async def cancel(
-        self,
-        plan: _PlanId,
-        now: Annotated[bool, "true to stop at once and let these jobs go on"] = False,
+        self, plan: _PlanId, now: Annotated[bool, "true to stop at once and let these jobs go on"] = False
     ) -> object:
         running = self._plan_of(plan)
         if not running.state.going:

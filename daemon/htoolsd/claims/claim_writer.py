@@ -32,13 +32,7 @@ from htoolsd.config.settings import Settings
 from htoolsd.events import DaemonEvent
 from htoolsd.follow.desired_state import SyncedState
 from htoolsd.follow.reconciler import Reconciler
-from htoolsd.store.records import (
-    CapacityError,
-    ConflictError,
-    LedgerEntry,
-    LedgerError,
-    UnavailableError,
-)
+from htoolsd.store.records import CapacityError, ConflictError, LedgerEntry, LedgerError, UnavailableError
 from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.polls import Polled, RoleChanged
 from htoolsd.sync.sync import Sync
@@ -80,12 +74,7 @@ class ClaimWriter:
     """
 
     def __init__(
-        self,
-        claims: Claims,
-        ledger: LedgerWorker,
-        reconciler: Reconciler,
-        sync: Sync,
-        settings: Settings,
+        self, claims: Claims, ledger: LedgerWorker, reconciler: Reconciler, sync: Sync, settings: Settings
     ) -> None:
         self.claims = claims
         self._ledger = ledger

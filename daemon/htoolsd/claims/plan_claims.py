@@ -44,13 +44,7 @@ class PlanClaims:
     ``writer`` has the claims of decisions, which may not be in the ledger yet.
     """
 
-    def __init__(
-        self,
-        sync: Sync,
-        ledger: LedgerWorker,
-        reconciler: Reconciler,
-        writer: ClaimWriter,
-    ) -> None:
+    def __init__(self, sync: Sync, ledger: LedgerWorker, reconciler: Reconciler, writer: ClaimWriter) -> None:
         self._sync = sync
         self._ledger = ledger
         self._reconciler = reconciler

@@ -85,10 +85,7 @@ def allocation_candidates(
     names = snapshot.providers
     return sorted(
         candidates,
-        key=lambda each: (
-            [-share for share in each.shares],
-            [names[uuid].name for uuid in each.allocations],
-        ),
+        key=lambda each: ([-share for share in each.shares], [names[uuid].name for uuid in each.allocations]),
     )
 
 

@@ -93,9 +93,7 @@ def _claimed(synced: SyncedState, counts: Callable[[Consumer], bool]) -> default
     return found
 
 
-def _taken_of_pools(
-    synced: SyncedState,
-) -> tuple[dict[DesiredUnit, int], dict[str, dict[DesiredUnit, int]]]:
+def _taken_of_pools(synced: SyncedState) -> tuple[dict[DesiredUnit, int], dict[str, dict[DesiredUnit, int]]]:
     """Return what plans, claims by hand and other clusters have (MiB) of each configured pool.
 
     And the part of it that is promised to instances of other clusters, by their names.

@@ -22,14 +22,7 @@ from htoolsd.config.load import LoadSettings
 from htoolsd.config.settings import Settings
 from htoolsd.damaged_files import set_aside
 from htoolsd.load.figures import HOUR, LoadError, LoadNames, LoadSample, LoadSource, names_of
-from htoolsd.load.profiles import (
-    WEEKS,
-    KnownLoad,
-    MeasuredInstance,
-    known_load,
-    with_hours,
-    with_last,
-)
+from htoolsd.load.profiles import WEEKS, KnownLoad, MeasuredInstance, known_load, with_hours, with_last
 from htoolsd.load.report import nodes_to_json
 from htoolsd.sync.sync import Sync
 from htoolsd.threads import Replacements, effect

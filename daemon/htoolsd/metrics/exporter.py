@@ -161,30 +161,15 @@ EXPORTER_METRICS = (
         _cluster(lambda d: sum(bool(node["offline"]) for node in d["nodes"])),
     ),
     _gauge("cluster_jobs", "Jobs in the queue by status.", ["job_status"], _jobs),
-    _gauge(
-        "job_wait_time",
-        "Seconds that the job waited.",
-        ["job_id", "job_operation"],
-        _times("wait"),
-    ),
-    _gauge(
-        "job_run_time",
-        "Seconds that the job took.",
-        ["job_id", "job_operation"],
-        _times("run"),
-    ),
+    _gauge("job_wait_time", "Seconds that the job waited.", ["job_id", "job_operation"], _times("wait")),
+    _gauge("job_run_time", "Seconds that the job took.", ["job_id", "job_operation"], _times("run")),
     _gauge(
         "hspace_allocatable_instances",
         "Instances of standard size that still fit, each group counted alone.",
         [],
         _cluster(_free_instances),
     ),
-    _gauge(
-        "hbal_initial_score",
-        "Score of the group.",
-        ["node_group"],
-        _each("groups", "score"),
-    ),
+    _gauge("hbal_initial_score", "Score of the group.", ["node_group"], _each("groups", "score")),
     _gauge(
         "hbal_target_score", "Score that hbal would reach.", ["node_group"], _each("groups", "balanced_score")
     ),

@@ -360,12 +360,7 @@ class MemoryFile:
     back. ``complete``: what other daemons did is counted as well (:mod:`htoolsd.policies.succession`).
     """
 
-    def __init__(
-        self,
-        path: str,
-        names: Collection[str],
-        copies: StateCopies | None = None,
-    ) -> None:
+    def __init__(self, path: str, names: Collection[str], copies: StateCopies | None = None) -> None:
         self._path = path
         self._copies = copies
         self.content = PolicyMemories({name: PolicyMemory() for name in names})

@@ -38,11 +38,7 @@ async def handle_signals(
                 stop()
 
 
-def reloader(
-    settings: Settings,
-    read: Callable[[], Config],
-    status: ReloadStatus,
-) -> Callable[[], None]:
+def reloader(settings: Settings, read: Callable[[], Config], status: ReloadStatus) -> Callable[[], None]:
     """Return a function that reads the configuration anew; an error changes nothing. ``status`` follows."""
 
     def reload() -> None:

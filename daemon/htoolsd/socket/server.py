@@ -43,13 +43,7 @@ class Server:
     ``events`` get the calls that may have changed something.
     """
 
-    def __init__(
-        self,
-        methods: Methods,
-        settings: Settings,
-        access: Access,
-        events: EventStream,
-    ) -> None:
+    def __init__(self, methods: Methods, settings: Settings, access: Access, events: EventStream) -> None:
         self._clients = Clients(settings, access)
         self._settings = settings
         self._methods = methods

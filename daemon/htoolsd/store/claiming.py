@@ -18,13 +18,7 @@ from htoolsd.store.generations import (
     raise_generations,
 )
 from htoolsd.store.records import Allocations, CapacityError, Consumer
-from htoolsd.store.rows import (
-    THESE_PROVIDERS,
-    THIS_CONSUMER,
-    read_allocations,
-    read_inventories,
-    read_usage,
-)
+from htoolsd.store.rows import THESE_PROVIDERS, THIS_CONSUMER, read_allocations, read_inventories, read_usage
 from htoolsd.store.tables import allocations, consumers, delete_rows
 
 _UPDATE = update(consumers).where(consumers.c.id == bindparam("which"))

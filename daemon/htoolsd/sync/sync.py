@@ -414,11 +414,7 @@ class Sync:
         await self._set_tables(LIVE, tables, begun, nodes)
 
     async def _set_tables(
-        self,
-        kind: str,
-        tables: dict[str, list[QueryRow]],
-        asked: float,
-        nodes: Collection[str] | None = None,
+        self, kind: str, tables: dict[str, list[QueryRow]], asked: float, nodes: Collection[str] | None = None
     ) -> None:
         before = self.model.silent
         rows = self._rows() if nodes else sum(map(len, tables.values()))

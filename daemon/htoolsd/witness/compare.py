@@ -27,13 +27,7 @@ from ganeti_htools.model.placement_tags import PREFIXES
 from ganeti_htools.model.request import Allocate
 from htoolsd.programs import run_program
 from htoolsd.witness.program import MOST_PRINTED, WitnessAnswer, ask_program, request_file
-from htoolsd.witness.verdict import (
-    WitnessVerdict,
-    by_places,
-    by_score,
-    instances,
-    known_difference,
-)
+from htoolsd.witness.verdict import WitnessVerdict, by_places, by_score, instances, known_difference
 
 _SCORE = re.compile(r"Initial score: (\S+)")
 _LARGEST = 1 << 30  # bytes of a request
