@@ -17,9 +17,9 @@ import pytest
 from bench import overload
 from ganeti_htools.client.calls import RECENTLY, ask
 from ganeti_htools.client.protocol import SIGN_OF_LIFE, STARTING
+from htoolsd import marks
 from htoolsd.process import starting
 from htoolsd.process.starting import show_start
-from htoolsd.socket import fallback_counter
 from htoolsd.socket.acceptor import TOUCH_SECONDS
 from tests.support.programs import (
     EXECUTABLE,
@@ -375,7 +375,7 @@ def test_counting_waits_for_nobody(tmp_path: Path) -> None:
 
 def test_executable_and_daemon_agree() -> None:
     text = FALLBACK.read_text()
-    assert f'"{fallback_counter.SUFFIX}"' in text
+    assert f'"{marks.ALONE}"' in text
     assert f"\nRECENTLY = {3 * TOUCH_SECONDS} " in text
     assert RECENTLY == 3 * TOUCH_SECONDS
     assert f'"{SIGN_OF_LIFE}"' in text

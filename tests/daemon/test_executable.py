@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from htoolsd.follow import untagged_inventories
+from htoolsd import marks
 from tests.support.clusters import Shape, cluster
 from tests.support.messages import (
     allocate,
@@ -162,7 +162,7 @@ def test_decision_without_the_daemon_names_inventories_that_it_does_not_know(
 ) -> None:
     gone = str(tmp_path / "gone.sock")
     for untagged, more in ((True, ", and without inventories that are in no tag"), (False, "")):
-        untagged_inventories.show(gone, untagged)
+        marks.show_untagged(gone, untagged)
         finished = executable(Path(gone), request_path, "--htoolsd-timeout=0.4", fallback="/bin/echo")
         assert finished.stderr.endswith(f"; deciding without the daemon and its claims{more}\n")
 

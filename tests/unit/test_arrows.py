@@ -74,6 +74,7 @@ MAY_IMPORT = {
     "htoolsd.disposal": "",
     "htoolsd.tasks": "model",
     "htoolsd.events": "htoolsd.tasks",
+    "htoolsd.marks": "",
     "htoolsd.config": "model backends records client files version",
     "htoolsd.damaged_files": "",
     "htoolsd.threads": "client",
@@ -98,13 +99,15 @@ MAY_IMPORT = {
     ),
     "htoolsd.notify": (
         "model records files nursery htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.history"
-        " htoolsd.sync htoolsd.tasks htoolsd.threads"
+        " htoolsd.programs htoolsd.sync htoolsd.tasks htoolsd.threads"
     ),
     "htoolsd.helper": "model engine judge planning pages version",
     "htoolsd.metrics": (f"{_LIBRARY} commandline htoolsd.helper htoolsd.history htoolsd.plans htoolsd.sync"),
     "htoolsd.store": "model files htoolsd.config htoolsd.damaged_files",
     "htoolsd.store.state_copies": "htoolsd.store htoolsd.sync",
-    "htoolsd.follow": f"{_LIBRARY} htoolsd.config htoolsd.events htoolsd.sync htoolsd.store htoolsd.threads",
+    "htoolsd.follow": (
+        f"{_LIBRARY} htoolsd.config htoolsd.events htoolsd.marks htoolsd.sync htoolsd.store htoolsd.threads"
+    ),
     "htoolsd.claims": (
         f"{_LIBRARY} htoolsd.config htoolsd.events htoolsd.sync htoolsd.store htoolsd.follow htoolsd.threads"
     ),
@@ -117,7 +120,7 @@ MAY_IMPORT = {
         f"{_LIBRARY} commandline htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.tasks"
         " htoolsd.threads htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history htoolsd.store"
         " htoolsd.follow htoolsd.claims htoolsd.policies htoolsd.metrics htoolsd.notify htoolsd.helper"
-        " htoolsd.load htoolsd.witness"
+        " htoolsd.load htoolsd.marks htoolsd.witness"
     ),
     "htoolsd.http": (
         f"{_LIBRARY} htoolsd.config htoolsd.socket htoolsd.metrics htoolsd.api htoolsd.tasks htoolsd.threads"
@@ -126,7 +129,7 @@ MAY_IMPORT = {
         f"{_LIBRARY} htoolsd.tasks htoolsd.events htoolsd.threads htoolsd.socket htoolsd.sync htoolsd.plans"
         " htoolsd.history htoolsd.api htoolsd.config htoolsd.store htoolsd.follow htoolsd.claims"
         " htoolsd.policies htoolsd.metrics htoolsd.http htoolsd.notify htoolsd.disposal htoolsd.load"
-        " htoolsd.witness"
+        " htoolsd.marks htoolsd.witness"
     ),
     "htoolsd.__main__": "htoolsd.process",
 }

@@ -20,7 +20,7 @@ from htoolsd.api.attention import RowsToWatch, attention, rows_to_watch
 from htoolsd.api.parts import Deciding, Following, Outside, Planning
 from htoolsd.config.settings import Settings
 from htoolsd.damaged_files import files_set_aside
-from htoolsd.socket import fallback_counter
+from htoolsd.marks import fallbacks
 from htoolsd.socket.methods import method
 from htoolsd.socket.roles import Role
 from htoolsd.sync.sync import Sync
@@ -127,7 +127,7 @@ class StatusMethods:
             "maintenance": health.maintenance,
             "rolls": health.rolls,
             "groups": health.groups,
-            "decisions": deciding.decisions.status() | fallback_counter.status(socket),
+            "decisions": deciding.decisions.status() | fallbacks(socket),
             "witness": deciding.witness.status(),
             "claims": deciding.claims.claims.status(),
             "plans": plans.status(),

@@ -14,11 +14,11 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.planning.view import View
 from htoolsd.config.settings import Settings
 from htoolsd.events import DaemonEvent
-from htoolsd.follow import untagged_inventories
 from htoolsd.follow.desired_state import SyncedState
 from htoolsd.follow.diff import LedgerUpdater
 from htoolsd.follow.reserved import reservations
 from htoolsd.follow.resources import CountingRules
+from htoolsd.marks import show_untagged
 from htoolsd.store.records import LedgerError, UnavailableError
 from htoolsd.store.worker import LIMIT, LedgerWorker
 from htoolsd.sync.polls import Polled
@@ -160,8 +160,7 @@ class Reconciler:
 
     async def _show_untagged(self, untagged: bool) -> None:
         if untagged is not self._untagged:
-            socket = self._settings.now.socket
-            await effect(untagged_inventories.show, socket, untagged)
+            await effect(show_untagged, self._settings.now.socket, untagged)
             self._untagged = untagged
 
     def _note_error(self, error: HtoolsError, defect: Exception | None = None) -> None:

@@ -22,6 +22,7 @@ from htoolsd.api.parts import ReloadStatus
 from htoolsd.config.config import Config, argument_parser, exposes_password, load
 from htoolsd.config.settings import Settings
 from htoolsd.disposal import dispose
+from htoolsd.marks import provide_counter
 from htoolsd.process import check_config, logs
 from htoolsd.process.compose import Parts
 from htoolsd.process.lock import lock
@@ -30,7 +31,6 @@ from htoolsd.process.memory import set_aside, share_arenas
 from htoolsd.process.service_manager import notify, watch
 from htoolsd.process.signals import handle_signals, reloader
 from htoolsd.process.socket import first_socket, new_socket
-from htoolsd.socket import fallback_counter
 from htoolsd.socket.acceptor import Acceptor
 from htoolsd.socket.peer import SocketPeer
 from htoolsd.tasks import Task, keep_running, note_defect
@@ -104,7 +104,7 @@ def prepared(
         raise NotMasterError(f"not the master node; that is {ssconf.master()}")
     lock(config.state_dir)  # held until the process ends
     listener = first_socket(config.socket, config.group, descriptor)
-    fallback_counter.provide(config.socket, config.group)
+    provide_counter(config.socket, config.group)
     with closing(Acceptor(listener, partial(new_socket, config.socket, config.group))) as acceptor:
         yield partial(_run, Settings(config), read_config, ssconf, acceptor, ReloadStatus(path))
 

@@ -87,9 +87,9 @@ class JobFollower(Protocol):
 class Sync:
     """Keeps ``model`` up to date. A model never changes: new data makes another one.
 
-    ``node`` knows whether it is the master. ``events`` get each poll and each change of the role, ``claims`` the
-    opcodes of unfinished jobs. Durations are in seconds. ``standby_file`` keeps the figures that nodes last
-    reported.
+    ``node`` knows whether it is the master. ``events`` get each poll and each change of the role,
+    ``claims`` the opcodes of unfinished jobs. Durations are in seconds. ``standby_file`` keeps the figures
+    that nodes last reported.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from ganeti_htools.model.inventory import Inventory
-from htoolsd.follow import untagged_inventories
+from htoolsd import marks
 from htoolsd.follow.reconciler import Reconciler
 from htoolsd.store.ledger import Ledger
 from htoolsd.store.records import Consumer, consumer_uuid, provider_uuid
@@ -106,7 +106,7 @@ async def test_inventory_reaches_decisions(autojump_clock: MockClock, tmp_path: 
 
 
 async def test_inventories_that_are_in_no_tag_are_shown(autojump_clock: MockClock, tmp_path: Path) -> None:
-    shown = tmp_path / f"socket{untagged_inventories.SUFFIX}"
+    shown = tmp_path / f"socket{marks.UNTAGGED}"
     shown.touch()
     async with parts(tmp_path) as made:
         await made.poll()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from htoolsd.socket import fallback_counter
+from htoolsd import marks
 
 
 @pytest.fixture
@@ -14,13 +14,13 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def file(path: Path) -> Path:
-    return Path(f"{path}{fallback_counter.SUFFIX}")
+    return Path(f"{path}{marks.ALONE}")
 
 
 def test_counter_is_writable_for_the_group(path: Path, file: Path) -> None:
     before = os.umask(0o077)
     try:
-        fallback_counter.provide(str(path), "")
+        marks.provide_counter(str(path), "")
     finally:
         os.umask(before)
     assert stat.S_IMODE(file.stat().st_mode) == 0o660
@@ -28,9 +28,9 @@ def test_counter_is_writable_for_the_group(path: Path, file: Path) -> None:
 
 def test_counter_survives_a_restart(path: Path, file: Path) -> None:
     file.write_bytes(b"...")
-    fallback_counter.provide(str(path), "")
+    marks.provide_counter(str(path), "")
     os.utime(file, times=(7, 7))
-    assert fallback_counter.status(str(path)) == {"alone": 3, "last_alone": 7}
+    assert marks.fallbacks(str(path)) == {"alone": 3, "last_alone": 7}
 
 
 @pytest.mark.parametrize("what", ["nothing", "a directory", "a link", "a pipe", "no directory"])
@@ -45,5 +45,5 @@ def test_ignores_a_counter_that_is_not_a_file(path: Path, file: Path, what: str)
             os.mkfifo(file)
         case "no directory":
             path = path / "socket"
-    fallback_counter.provide(str(path), "nobody-at-all")
-    assert fallback_counter.status(str(path)) == {"alone": 0, "last_alone": None}
+    marks.provide_counter(str(path), "nobody-at-all")
+    assert marks.fallbacks(str(path)) == {"alone": 0, "last_alone": None}
