@@ -62,7 +62,7 @@ class Pair(NamedTuple):
     def status(self) -> Any:
         """What the daemon knows of the cluster; none before it can be asked."""
         try:
-            return ask(str(self.socket), "status", {})["cluster"]  # type: ignore[index]
+            return ask(str(self.socket), "status", {})["cluster"]
         except (NoReplyError, CallRefusedError):
             return {"nodes": None}
 

@@ -25,7 +25,8 @@ from ganeti_htools.cli.ctl.commands import Add, CommandParser, Run, asking
 from ganeti_htools.cli.report.layout import columns
 from ganeti_htools.cli.setup.steps import CONFIGURATION
 from ganeti_htools.cli.terminal.messages import warn
-from ganeti_htools.client.calls import CallRefusedError, default_socket
+from ganeti_htools.client import CallRefusedError
+from ganeti_htools.client.calls import default_socket
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.version import ShowVersion

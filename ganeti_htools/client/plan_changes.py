@@ -1,11 +1,18 @@
-"""Follows and stops a plan that the daemon carries out."""
+"""Follows a plan that the daemon carries out."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from ganeti_htools.client.calls import PATIENCE, CallRefusedError, NoReplyError, ask
+from ganeti_htools.client.answers import PlanAnswer
+from ganeti_htools.client.calls import (
+    PATIENCE,
+    CallRefusedError,
+    NoReplyError,
+    Pause,
+    Steps,
+    asking,
+)
 from ganeti_htools.client.protocol import Refusal
 
 _STOPPING = "stopping"
@@ -21,8 +28,8 @@ _STOPPED = "htoolsd has stopped: it submits no more jobs of the plan; those unde
 class PlanChange:
     """A plan as the daemon describes it, and the new lines of its log, each with its kind."""
 
-    plan: Any
-    lines: list[tuple[str, str]]
+    plan: PlanAnswer
+    lines: Sequence[tuple[str, str]]
 
     @property
     def ended(self) -> bool:
@@ -30,42 +37,41 @@ class PlanChange:
         return self.plan["state"] not in _GOING
 
 
-def follow(path: str, plan: str) -> Iterator[PlanChange]:
-    """Yield the plan now and after each change, until it has ended. Raises NoReplyError, CallRefusedError."""
-    serial, heard, told, stopped = None, time.monotonic(), 0, False
-    while True:
-        try:
-            patience = PATIENCE + (0 if serial is None else LONGEST)
-            news: Any = ask(path, "follow", {"plan": plan, "serial": serial}, patience=patience)
-        except (NoReplyError, CallRefusedError) as error:
-            if isinstance(error, CallRefusedError):
-                if error.kind != Refusal.STOPPING:
+class FollowedPlan:
+    """The changes of a plan until it has ended. ``path`` is the daemon's socket."""
+
+    def __init__(self, path: str, plan: str) -> None:
+        self._path, self._plan = path, plan
+        self._serial: int | None = None
+        self._told, self._stopped, self._ended = 0, False, False
+
+    def next_change(self) -> Steps[PlanChange | None]:
+        """Return the plan now or after its next change; None once it has ended.
+
+        Raises NoReplyError, CallRefusedError.
+        """
+        heard = time.monotonic()
+        while not self._ended:
+            patience = PATIENCE + (0 if self._serial is None else LONGEST)
+            wishes = {"plan": self._plan, "serial": self._serial}
+            try:
+                news: PlanAnswer = yield from asking(self._path, "follow", wishes, patience=patience)
+            except (NoReplyError, CallRefusedError) as error:
+                if isinstance(error, CallRefusedError):
+                    if error.kind != Refusal.STOPPING:
+                        raise
+                    self._stopped = True
+                if time.monotonic() - heard > _AWAY:
+                    if self._stopped:
+                        raise NoReplyError(_STOPPED) from error
                     raise
-                stopped = True
-            if time.monotonic() - heard > _AWAY:
-                if stopped:
-                    raise NoReplyError(_STOPPED) from error
-                raise
-            time.sleep(_PAUSE)
-            continue
-        heard, stopped = time.monotonic(), news["state"] == _STOPPING
-        if news["serial"] == serial:
-            time.sleep(_PAUSE)  # a daemon that stops answers at once, and one with too many calls that wait
-        else:
-            change = PlanChange(news, news["log"][told:])
-            serial, told = news["serial"], len(news["log"])
-            yield change
-        if news["state"] not in _GOING:
-            return
-
-
-def cancel(path: str, plan: str, now: bool) -> None:
-    """Stop the plan after the running jobs, or ``now``. A plan that has ended is left alone.
-
-    Raises NoReplyError, CallRefusedError.
-    """
-    try:
-        ask(path, "cancel", {"plan": plan, "now": now})
-    except CallRefusedError as error:
-        if error.kind != Refusal.PLAN:
-            raise
+                yield Pause(_PAUSE)
+                continue
+            heard, self._stopped = time.monotonic(), news["state"] == _STOPPING
+            self._ended = news["state"] not in _GOING
+            if news["serial"] != self._serial:
+                change = PlanChange(news, news["log"][self._told :])
+                self._serial, self._told = news["serial"], len(news["log"])
+                return change
+            yield Pause(_PAUSE)  # a daemon that stops answers at once, and one with too many calls that wait
+        return None

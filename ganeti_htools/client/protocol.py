@@ -5,12 +5,11 @@ A call is ``{"method": str, "args": {...}, "version": 1}``. An answer is ``{"suc
 answer before its next call.
 """
 
+import json
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ganeti_htools.backends.documents import DocumentError, has_at_most, parse_document
-from ganeti_htools.backends.fields import excerpt
-from ganeti_htools.luxi.framing import encode
+from ganeti_htools.luxi.framing import END, FramingError
 from ganeti_htools.model.errors import on_one_line
 
 # The directory is the daemon's own (systemd's RuntimeDirectory), so that it can make and remove the
@@ -24,7 +23,6 @@ SIGN_OF_LIFE = ".lock"
 STARTING = ".starting"
 
 VERSION = 1
-MOST = 10_000  # values in a call
 
 
 class Refusal(StrEnum):
@@ -65,36 +63,9 @@ class Call:
 
 def encode_call(call: Call) -> bytes:
     """Encode a call. Raises FramingError."""
-    return encode({"method": call.method, "args": call.args, "version": VERSION})
-
-
-def decode_call(message: bytes) -> Call:
-    """Decode a call. Raises RefusalError."""
-    if not has_at_most(message, MOST):
-        raise RefusalError(Refusal.MESSAGE, f"message has more than {MOST} values")
+    document = {"method": call.method, "args": call.args, "version": VERSION}
     try:
-        value = parse_document(message)
-    except DocumentError as err:
-        raise RefusalError(Refusal.MESSAGE, f"message is not JSON: {err}") from None
-    if not isinstance(value, dict):
-        raise RefusalError(Refusal.MESSAGE, "expected an object with method, args and version")
-    version = value.get("version")
-    if version != VERSION or isinstance(version, bool):
-        why = ""
-        if type(version) is int:
-            why = "; the daemon is older" if version > VERSION else "; the client is older"
-        raise RefusalError(Refusal.VERSION, f"version: expected {VERSION}, got {excerpt(version)}{why}")
-    match value:
-        case {"method": str(method), "args": dict(args)}:
-            return Call(method, args)
-    raise RefusalError(Refusal.MESSAGE, "expected method to be a string and args an object")
-
-
-def success(result: object) -> bytes:
-    """Encode the answer to a call that was carried out."""
-    return encode({"success": True, "result": result})
-
-
-def failure(kind: Refusal, message: str) -> bytes:
-    """Encode the answer to a refused call."""
-    return encode({"success": False, "result": {"error": kind, "message": message}})
+        text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode() + END
+    except (TypeError, ValueError) as err:
+        raise FramingError(f"cannot be sent as JSON: {err}") from None

@@ -4,8 +4,6 @@ The byte never occurs inside a message, because JSON escapes control characters.
 feed received bytes to :class:`Decoder`, send the bytes that :func:`encode` returns.
 """
 
-import orjson
-
 from ganeti_htools.model.errors import HtoolsError
 
 END = b"\x03"
@@ -17,6 +15,8 @@ class FramingError(HtoolsError):
 
 def encode(value: object) -> bytes:
     """Frame a message. Raises FramingError for a value that JSON, UTF-8 or 64 bits cannot express."""
+    import orjson  # clients of htoolsd do without it
+
     try:
         return orjson.dumps(value) + END
     except TypeError as err:
@@ -25,6 +25,8 @@ def encode(value: object) -> bytes:
 
 def decode(message: bytes) -> object:
     """Parse one message that :class:`Decoder` returned. Raises FramingError."""
+    import orjson
+
     try:
         return orjson.loads(message)
     except orjson.JSONDecodeError as err:

@@ -162,7 +162,7 @@ def test_executables_wait_at_a_kept_socket_for_the_next_daemon(tmp_path: Path, r
     with orphaned(path) as kept:
         for _ in range(2):
             with asked(path, request_path, LONG, clients=3) as finished, on_kept_socket(kept, path):
-                wait_until(lambda: ask(str(path), "status", {})["decisions"]["served"] == 3)  # type: ignore[index]
+                wait_until(lambda: ask(str(path), "status", {})["decisions"]["served"] == 3)
             for answer in finished:
                 assert_by_daemon(answer, request_path)
             assert Path(f"{path}.lock").stat().st_mtime == 0

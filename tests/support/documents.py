@@ -43,7 +43,10 @@ OURS = {
     *("htoolsctl", "htoolsd", "htools-simulator"),
 }
 # Programs of every system that examples may use beside ours.
-_COMMON = {"cd", "cp", "export", "head", "kill", "mkdir", "sleep", "cat", "rm", "cut", "grep", "tail", "sed"}
+_COMMON = {
+    *("cd", "cp", "export", "head", "kill", "mkdir", "sleep", "cat", "rm", "cut", "grep", "tail", "sed"),
+    "python3",
+}
 _COMMENT = re.compile(r"<!-- (.*) -->")
 _ITEM = re.compile(r":   |[*-] |\d+\. ")
 
@@ -74,9 +77,9 @@ class Block:
 
     @property
     def runs(self) -> bool:
-        """Whether all commands are ours or common ones, and some are ours."""
+        """Whether all commands are ours or common ones, and some are ours, or use our library."""
         names = {words[0] for words in self.commands if words}
-        return self.kind == "shell" and bool(names & OURS) and names <= OURS | _COMMON
+        return self.kind == "shell" and bool(names & {*OURS, "python3"}) and names <= OURS | _COMMON
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ import trio
 from structlog.contextvars import bind_contextvars
 
 from ganeti_htools import machine
-from ganeti_htools.client.protocol import Call, Refusal, RefusalError, decode_call, failure, success
+from ganeti_htools.client.protocol import Call, Refusal, RefusalError
 from ganeti_htools.luxi.framing import Decoder
 from ganeti_htools.model.errors import untraced
 from ganeti_htools.nursery import open_nursery
@@ -18,6 +18,7 @@ from htoolsd.history.entries import Called
 from htoolsd.socket.access import Access
 from htoolsd.socket.clients import Clients, ConnectedClient
 from htoolsd.socket.incoming import Incoming
+from htoolsd.socket.messages import decode_call, failure, success
 from htoolsd.socket.methods import Methods
 from htoolsd.socket.peer import PassedFile, Peer, caller, describe_caller, give_sign
 from htoolsd.socket.roles import Role

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, Protocol
 
 from ganeti_htools.cli.report.layout import escape_control_characters, wrapped
-from ganeti_htools.client.calls import PATIENCE, ask
+from ganeti_htools.client import Daemon
+from ganeti_htools.client.calls import PATIENCE
 from ganeti_htools.model.wording import did_you_mean
-
-PLANNING = 3600.0  # seconds; a plan of an earlier daemon is made again before it is executed
 
 Run = Callable[[Namespace], int]  # carries out a command; the exit status
 Report = Callable[[Any], str]  # describes an answer of the daemon
@@ -53,12 +52,7 @@ def call(
     Arguments that are None are left out. Raises HtoolsError.
     """
     given = {key: value for key, value in (arguments or {}).items() if value is not None}
-    return ask(options.socket, method, given, patience=patience or PATIENCE)
-
-
-def look(options: Namespace) -> None:
-    """Check that the daemon answers, before a call that may take long. Raises HtoolsError."""
-    call(options, "status")
+    return Daemon(options.socket).call(method, given, patience or PATIENCE)
 
 
 def show(options: Namespace, answer: Any, report: Report) -> int:

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli.ctl.commands import PLANNING, Add, CommandParser, call, look, show
+from ganeti_htools.cli.ctl.commands import Add, CommandParser, call, show
 from ganeti_htools.cli.report.layout import escape_control_characters, first_of, fitting_table, wrapped
 from ganeti_htools.cli.terminal.arguments import count, size
 from ganeti_htools.cli.terminal.messages import say
-from ganeti_htools.client.calls import ask
+from ganeti_htools.client import Daemon, connect
 from ganeti_htools.files import read_text
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DRBD_META
@@ -76,8 +76,7 @@ def _decide(options: Namespace) -> int:
     limited = options.max_moves is not None or options.max_copy is not None
     if limited and not options.make_room:
         options.parser.error("--max-moves and --max-copy need --make-room")
-    look(options)
-    args: dict[str, object] = {"arguments": options.arguments, "claim": options.claim}
+    daemon = connect(options.socket)
     text = _standard_input() if options.file == "-" else None
     request = None
     if options.make_room:
@@ -86,10 +85,10 @@ def _decide(options: Namespace) -> int:
         request = allocation_part(read_text(options.file) if text is None else text)
     relay: Any
     if text is not None:
-        relay = ask(options.socket, "decide", args | {"request": text})
+        relay = daemon.decide(text, options.arguments, options.claim)
     else:
         with open(options.file, "rb") as file:
-            relay = ask(options.socket, "decide", args, file.fileno())
+            relay = daemon.decide(file, options.arguments, options.claim)
     placed = relay["exit_status"] or json.loads(relay["stdout"])["success"]
     if request is None or placed:
         return _report_decision(options, relay)
@@ -99,7 +98,7 @@ def _decide(options: Namespace) -> int:
 
 
 def _make_room(options: Namespace) -> int:
-    look(options)
+    connect(options.socket)
     request = _last_refusal(options) if options.memory is None else json.dumps(_described(options))
     return _plan_room(options, request)
 
@@ -144,8 +143,7 @@ def _plan_room(options: Namespace, request: str) -> int:
 
     moves, copied = (-1 if each is None else each for each in (options.max_moves, options.max_copy))
     wishes = making_room.options_of(parse_options(options.arguments), moves, copied, request)
-    args = {"tool": "hail", "options": to_json(wishes)}
-    answer = call(options, "plan", args, PLANNING)
+    answer = Daemon(options.socket).plan("hail", to_json(wishes))
     return show(options, answer, lambda plan: "\n".join([room.plan(plan), *limits(moves, copied)]))
 
 

@@ -9,8 +9,7 @@ from ganeti_htools.cli.ctl import commands
 from ganeti_htools.cli.ctl.commands import Add, call, show
 from ganeti_htools.cli.report.layout import fitting_table
 from ganeti_htools.cli.terminal.arguments import amount, count, duration, number
-from ganeti_htools.client.calls import CallRefusedError, ask
-from ganeti_htools.client.protocol import Refusal
+from ganeti_htools.client import CallRefusedError, Daemon, Refusal
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.resource_classes import VCPU, is_own
 from ganeti_htools.model.wording import moment
@@ -104,7 +103,7 @@ def _inventory(options: Namespace) -> Any:
                 **changes,
             }
             # A largest amount of None means that there is none.
-            return ask(options.socket, "set_inventory", arguments, patience=_SETTING)
+            return Daemon(options.socket).call("set_inventory", arguments, _SETTING)
         case [] | [_] if not given:
             provider = next(iter(options.words), None)
             return call(options, "inventory", {"provider": provider}, _PATIENCE)

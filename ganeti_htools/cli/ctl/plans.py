@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ganeti_htools.cli.ctl.callers import author, caller, others
-from ganeti_htools.cli.ctl.commands import PLANNING, Add, call, look, show
+from ganeti_htools.cli.ctl.commands import Add, call, show
 from ganeti_htools.cli.report.layout import escape_control_characters, fitting_table, wrapped
 from ganeti_htools.cli.terminal.arguments import count, duration
 from ganeti_htools.cli.terminal.messages import progress
-from ganeti_htools.client.plan_changes import follow
+from ganeti_htools.client import Daemon, connect
+from ganeti_htools.client.methods import PLANNING
 from ganeti_htools.model.errors import printable
 from ganeti_htools.model.wording import moment
 from ganeti_htools.program_paths import hidden_programs, typed
@@ -62,7 +63,7 @@ def _plans(options: Namespace) -> int:
 
 
 def _plan(options: Namespace) -> int:
-    look(options)
+    connect(options.socket)
     return _follow(options)
 
 
@@ -70,13 +71,12 @@ def _execute(options: Namespace, shown: Any = None) -> int:
     call(options, "follow", {"plan": options.plan})
     # Without the option, the plan waits for nodes if it was made with that.
     wait = options.wait_for_nodes or None
-    arguments = {"plan": options.plan, "wait_for_nodes": wait, "parallel": options.parallel}
-    call(options, "execute", arguments, PLANNING)
+    Daemon(options.socket).execute(options.plan, wait_for_nodes=wait, parallel=options.parallel)
     return _follow(options, shown)
 
 
 def _resume(options: Namespace) -> int:
-    look(options)
+    connect(options.socket)
     said = options.json
     while jobs := under_way(call(options, "follow", {"plan": options.plan})):
         if not said:
@@ -96,7 +96,7 @@ def _follow(options: Namespace, plan: Any = None) -> int:
     A ``plan`` that is given has been described.
     """
     with progress(f"plan {options.plan}") as live:
-        for change in follow(options.socket, options.plan):
+        for change in Daemon(options.socket).follow(options.plan):
             if not options.json:
                 lines = [
                     *(description(escape_control_characters(change.plan)) if plan is None else ()),
@@ -112,7 +112,7 @@ def _follow(options: Namespace, plan: Any = None) -> int:
 
 
 def _cancel(options: Namespace) -> int:
-    answer = call(options, "cancel", {"plan": options.plan, "now": options.now})
+    answer = Daemon(options.socket).cancel(options.plan, options.now)
     return show(options, answer, lambda plan: cancelled(plan, options.now))
 
 

@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli.ctl.commands import PLANNING, Add, call, look, show
+from ganeti_htools.cli.ctl.commands import Add, call, show
+from ganeti_htools.client import connect
+from ganeti_htools.client.methods import PLANNING
 from ganeti_htools.model.wording import counted, moment, size
 
 
@@ -22,7 +24,7 @@ def declare(add: Add) -> None:
 def _policies(options: Namespace) -> int:
     if options.explain is None:
         return show(options, call(options, "policies"), summaries)
-    look(options)
+    connect(options.socket)
     return show(options, call(options, "explain", {"policy": options.explain}, PLANNING), explanation)
 
 

@@ -10,11 +10,13 @@ from typing import Any
 
 from ganeti_htools import streams
 from ganeti_htools.cli.ctl import load, witness
-from ganeti_htools.cli.ctl.commands import PLANNING, Add, asking, call, look, show
+from ganeti_htools.cli.ctl.commands import Add, asking, call, show
 from ganeti_htools.cli.ctl.plans import turns
 from ganeti_htools.cli.report import storage
 from ganeti_htools.cli.report.layout import columns, first_of
 from ganeti_htools.cli.report.maintenance_marks import maintenance_line, roll_line
+from ganeti_htools.client import connect
+from ganeti_htools.client.methods import PLANNING
 from ganeti_htools.files import write_text
 from ganeti_htools.model.wording import counted, duration
 
@@ -77,7 +79,7 @@ def _notify(options: Namespace) -> int:
 
 
 def _refresh(options: Namespace) -> int:
-    look(options)
+    connect(options.socket)
     answer = call(options, "refresh", patience=_REFRESHING)
     return show(options, answer, lambda state: ages(state["ages"]))
 

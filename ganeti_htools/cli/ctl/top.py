@@ -8,7 +8,7 @@ from typing import Any
 from ganeti_htools.cli.ctl.history import why
 from ganeti_htools.cli.ctl.screen import Choice, Line, Shown, Style, frame, press
 from ganeti_htools.cli.report.layout import escape_control_characters
-from ganeti_htools.client.calls import PATIENCE, ask
+from ganeti_htools.client import Daemon
 from ganeti_htools.model.cluster import common_suffix
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
@@ -39,7 +39,7 @@ class LastAnswers:
     """The latest answers of a daemon. The cluster is read again only if it has changed, and not too often."""
 
     def __init__(self, socket: str) -> None:
-        self._socket = socket
+        self._daemon = Daemon(socket)
         self._state: tuple[Any, State] | None = None
         self._not_before, self._suffix = 0.0, ""
         self._counted: tuple[float, int] | None = None
@@ -47,20 +47,20 @@ class LastAnswers:
 
     def look(self, choice: Choice) -> Shown:
         """Ask for what a choice shows. Raises HtoolsError."""
-        status: Any = escape_control_characters(ask(self._socket, "status", {}, patience=PATIENCE))
+        status: Any = escape_control_characters(self._daemon.status())
         generations = status["cluster"]["generations"]
         began = time.monotonic()
         if self._state is None or (self._state[0] != generations and began >= self._not_before):
-            found = read(Source(daemon=self._socket, fresh=False), lambda _line: None)
+            found = read(Source(daemon=self._daemon.path, fresh=False), lambda _line: None)
             self._state = generations, view.state_of(found.cluster, view.View())
             self._suffix = common_suffix(found.cluster)
             self._not_before = began + (time.monotonic() - began) / _SHARE
         if choice.instance and choice.instance != self._why[0]:
-            told: Any = ask(self._socket, "why", {"instance": choice.instance}, patience=PATIENCE)
+            told: Any = self._daemon.call("why", {"instance": choice.instance})
             self._why = choice.instance, why(escape_control_characters(told))
         plans: Any = ()
         if status["plans"].keys() & _GOING:
-            listed: Any = escape_control_characters(ask(self._socket, "plans", {}, patience=PATIENCE))
+            listed: Any = escape_control_characters(self._daemon.call("plans"))
             plans = [each | {"now": time.time()} for each in listed if each["state"] in _GOING]
         rate = self._rate(status["decisions"])
         return Shown(status, self._state[1], rate, self._why[1], self._suffix, plans)

@@ -2,9 +2,8 @@
 
 import signal
 import time
-from collections.abc import AsyncIterable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
 from typing import Any
 
 import trio
@@ -12,7 +11,7 @@ import trio
 from ganeti_htools import streams
 from ganeti_htools.cli.runs.ending import save_outcome
 from ganeti_htools.cli.terminal import messages
-from ganeti_htools.client import calls, plan_changes
+from ganeti_htools.client import CallRefusedError, Daemon, NoReplyError, PlanChange, Refusal, on_trio
 from ganeti_htools.commandline.line import LOCAL, CommandLine
 from ganeti_htools.commandline.sources import source_of
 from ganeti_htools.execution.record import INTERRUPTED, run_from_record
@@ -24,9 +23,9 @@ from ganeti_htools.planning.options import to_json
 from ganeti_htools.planning.view import is_called
 from ganeti_htools.sources.source import Source, describe_silent, read
 
-_PLANNING = 3600.0  # seconds to wait for a plan
 _REPORTING = 600.0  # seconds to wait for nodes that do not report
 _BEGINNING = 180.0  # seconds until a plan begins; it is judged first
+_REFRESHING = 60.0  # seconds; Ganeti may wait for a node
 _PAUSE = 2.0
 
 
@@ -34,7 +33,7 @@ class ByDaemon:
     """Plans and their execution by the htoolsd that a command line names."""
 
     def __init__(self, line: CommandLine) -> None:
-        self.line, self.path = line, line.daemon or calls.default_socket()
+        self.line, self._daemon = line, Daemon(line.daemon or "")
 
     def plan(self, tool: str, options: Any, generations: Mapping[str, int] | None) -> Any:
         """Ask for the plan of a tool, for the cluster of these generations. Returns the answer.
@@ -44,9 +43,8 @@ class ByDaemon:
         for name in self.line.given:
             if name in LOCAL:
                 raise UsageError(f"--{name.replace('_', '-')} cannot be used where htoolsd makes the plan")
-        wishes = {"tool": tool, "options": to_json(options), "generations": generations}
         with messages.progress("waiting for the plan of htoolsd"):
-            return calls.ask(self.path, "plan", wishes, patience=_PLANNING)
+            return self._daemon.plan(tool, to_json(options), generations)
 
     def carry_out(self, _tool: str, _plan: object, answer: Any, say: Say) -> Mapping[str, Any]:
         """Have htoolsd carry out the plan of its answer, and save the outcome (``-S``).
@@ -56,11 +54,11 @@ class ByDaemon:
         """
         line, number = self.line, answer["id"]
         if line.no_wait:
-            self._begin(number)
+            trio.run(self._begin, number)
             say(f"Plan {number} has been begun; 'htoolsctl plan {number}' follows it")
-            plan: Any = calls.ask(self.path, "follow", {"plan": number})
+            plan: Any = self._daemon.call("follow", {"plan": number})
         else:
-            plan = trio.run(_follow, self.path, number, lambda: self._begin(number), say)
+            plan = trio.run(self._follow, number, say)
         outcome: Mapping[str, Any] = plan["execution"]
         if outcome["ending"] == INTERRUPTED:
             doing = outcome["going_on"]
@@ -73,7 +71,7 @@ class ByDaemon:
 
     def settle(self, _program: str) -> None:
         """Have htoolsd read the cluster now; it knows its own jobs. Raises HtoolsError."""
-        calls.ask(self.path, "refresh", {})
+        self._daemon.call("refresh", patience=_REFRESHING)
 
     def nodes(self) -> Sequence[Node]:
         """Return all nodes, which may be silent. Raises HtoolsError."""
@@ -92,57 +90,55 @@ class ByDaemon:
             self.settle("")
 
     def _silent(self, names: Sequence[str]) -> list[str]:
-        status: Any = calls.ask(self.path, "status", {})
-        return [node for node in status["cluster"]["silent"] if any(is_called(node, name) for name in names)]
+        cluster = self._daemon.status()["cluster"]
+        return [node for node in cluster["silent"] if any(is_called(node, name) for name in names)]
 
-    def _begin(self, number: str) -> None:
+    async def _begin(self, number: str) -> None:
+        line, daemon = self.line, on_trio.TrioDaemon(self._daemon.path)
         try:
-            wishes = {"on_change": self.line.on_change, "wait_for_nodes": self.line.wait_for_nodes}
-            calls.ask(self.path, "execute", {"plan": number, **wishes}, patience=_BEGINNING)
-        except calls.NoReplyError as error:
+            await daemon.execute(number, line.on_change, line.wait_for_nodes, patience=_BEGINNING)
+        except NoReplyError as error:
             raise HtoolsError(
                 f"{error}; 'htoolsctl plan {number}' shows whether it is carried out"
             ) from error
 
+    async def _follow(self, number: str, say: Say) -> Any:
+        """Begin a plan and report its progress until it has ended. Returns the plan at its end.
 
-async def _follow(path: str, number: str, begin: Callable[[], None], say: Say) -> Any:
-    """Begin a plan and report its progress until it has ended. Returns the plan at its end.
-
-    An interrupt that arrives while the plan begins takes effect once it has begun.
-    """
-    changes = plan_changes.follow(path, number)
-    last: plan_changes.PlanChange | None = None
-    problem: HtoolsError | None = None
-    heeded = trio.open_signal_receiver(signal.SIGINT) if streams.not_ignored(signal.SIGINT) else nullcontext()
-    with messages.progress(f"plan {number}") as live, heeded as signals:
-        await trio.to_thread.run_sync(begin)
-        async with open_nursery() as nursery:
-            if signals is not None:
-                nursery.start_soon(
-                    _handle_interrupts, signals, lambda now: _cancel(path, number, now), nursery
-                )
-            try:
-                while change := await trio.to_thread.run_sync(next, changes, None, abandon_on_cancel=True):
-                    live("")
-                    for kind, text in change.lines:
-                        if kind == "said":
-                            say(text)
-                        else:
-                            messages.say(f"{text}\n")
-                    live(change.plan["standing"])
-                    last = change
-            except HtoolsError as error:
-                problem = error
-            nursery.cancel_scope.cancel()
-    if problem is not None:
-        raise HtoolsError(f"{problem}; 'htoolsctl plan {number}' shows the plan's state")
-    if last is None or not last.ended:
-        raise HtoolsError(f"not waiting any more; 'htoolsctl plan {number}' shows the plan's state")
-    return last.plan
+        An interrupt that arrives while the plan begins takes effect once it has begun.
+        """
+        daemon = on_trio.TrioDaemon(self._daemon.path)
+        last: PlanChange | None = None
+        problem: HtoolsError | None = None
+        heeds = streams.not_ignored(signal.SIGINT)
+        heeded = trio.open_signal_receiver(signal.SIGINT) if heeds else nullcontext()
+        with messages.progress(f"plan {number}") as live, heeded as signals:
+            await self._begin(number)
+            async with open_nursery() as nursery:
+                if signals is not None:
+                    nursery.start_soon(_handle_interrupts, signals, daemon, number, nursery)
+                try:
+                    async for change in daemon.follow(number):
+                        live("")
+                        for kind, text in change.lines:
+                            if kind == "said":
+                                say(text)
+                            else:
+                                messages.say(f"{text}\n")
+                        live(change.plan["standing"])
+                        last = change
+                except HtoolsError as error:
+                    problem = error
+                nursery.cancel_scope.cancel()
+        if problem is not None:
+            raise HtoolsError(f"{problem}; 'htoolsctl plan {number}' shows the plan's state")
+        if last is None or not last.ended:
+            raise HtoolsError(f"not waiting any more; 'htoolsctl plan {number}' shows the plan's state")
+        return last.plan
 
 
 async def _handle_interrupts(
-    signals: AsyncIterable[int], cancel: Callable[[bool], None], nursery: trio.Nursery
+    signals: AsyncIterable[int], daemon: on_trio.TrioDaemon, plan: str, nursery: trio.Nursery
 ) -> None:
     """Stop the plan after the current jobs at the first interrupt, and at once at the second.
 
@@ -158,12 +154,13 @@ async def _handle_interrupts(
             messages.say("Interrupted: stopping once the current jobs have ended; again to stop at once\n")
         else:
             messages.say("Interrupted again: stopping at once; again not to wait for that\n")
-        ask = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
-        nursery.start_soon(ask, cancel, interruptions > 1)
+        nursery.start_soon(_cancel, daemon, plan, interruptions > 1)
 
 
-def _cancel(path: str, number: str, now: bool) -> None:
+async def _cancel(daemon: on_trio.TrioDaemon, plan: str, now: bool) -> None:
+    """Stop a plan; one that has ended is left alone."""
     try:
-        plan_changes.cancel(path, number, now)
+        await daemon.cancel(plan, now)
     except HtoolsError as error:
-        messages.say(f"The plan cannot be stopped: {error}\n")
+        if not (isinstance(error, CallRefusedError) and error.kind == Refusal.PLAN):
+            messages.say(f"The plan cannot be stopped: {error}\n")

@@ -14,7 +14,7 @@ from typing import Any
 
 from ganeti_htools.cli.setup import steps
 from ganeti_htools.cli.setup.steps import ClusterSettings, Command, Facts, OtherCandidate
-from ganeti_htools.client.calls import PATIENCE, ask
+from ganeti_htools.client import Daemon
 from ganeti_htools.files import read_bytes, read_text
 from ganeti_htools.model.errors import DataError, HtoolsError, on_one_line
 from ganeti_htools.sources.ssconf import Ssconf, this_node
@@ -165,10 +165,9 @@ def _settings(path: str) -> ClusterSettings | None:
 def _status(socket: str) -> tuple[Mapping[str, Any] | None, str]:
     """Return the daemon's status, or why there is none."""
     try:
-        found: Any = ask(socket, "status", {}, patience=PATIENCE)
+        return Daemon(socket).status(), ""
     except HtoolsError as error:
         return None, str(error)
-    return found, ""
 
 
 def _unit() -> Mapping[str, str] | None:

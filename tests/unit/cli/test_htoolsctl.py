@@ -12,42 +12,20 @@ import pytest
 
 from ganeti_htools import streams
 from ganeti_htools.cli import htoolsctl
-from ganeti_htools.cli.ctl import commands, decisions, plans
-from ganeti_htools.client.calls import CallRefusedError, NoReplyError
-from ganeti_htools.client.plan_changes import PlanChange
-from ganeti_htools.client.protocol import Refusal
+from ganeti_htools.cli.ctl import plans
+from ganeti_htools.client import CallRefusedError, Daemon, NoReplyError, PlanChange, Refusal
+from tests.support.answering import Answering
 
 ANSWER = '{"success":false,"info":"no place","result":[]}\n'
 SUMMARY = {"request": "allocate", "instances": ["new\x1b[31m"], "refusal": "no place"}
 RELAY = {"stdout": ANSWER, "stderr": "warn\x1bing\n", "exit_status": 3, "summary": SUMMARY}
 
 
-class Daemon:
-    """Answers each method alike, and notes what was asked."""
-
-    def __init__(self, **answers: Any) -> None:
-        self.answers = answers
-        self.asked: list[tuple[str, dict[str, object]]] = []
-
-    def ask(
-        self, path: str, method: str, args: dict[str, object], file: int | None = None, patience: float = 0.0
-    ) -> Any:
-        assert path == "/socket"
-        self.asked.append((method, args if file is None else args | {"file": True}))
-        answer = self.answers.get(method)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-
 @pytest.fixture
-def daemon(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Daemon]:
-    def prepare(*changes: PlanChange, **answers: Any) -> Daemon:
-        made = Daemon(**answers)
-        monkeypatch.setattr(commands, "ask", made.ask)
-        monkeypatch.setattr(decisions, "ask", made.ask)
-        monkeypatch.setattr(plans, "follow", lambda _path, _plan: iter(changes))
-        return made
+def daemon(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answering]:
+    def prepare(*changes: PlanChange, **answers: Any) -> Answering:
+        monkeypatch.setattr(Daemon, "follow", lambda _daemon, _plan: iter(changes))
+        return Answering(monkeypatch, **answers)
 
     return prepare
 
@@ -56,7 +34,7 @@ def run(*words: str) -> int:
     return htoolsctl.main(["--socket=/socket", *words])
 
 
-def plan(state: str) -> dict[str, Any]:
+def plan(state: str) -> Any:
     return {
         "id": "beef",
         "tool": "hbal",
@@ -73,7 +51,7 @@ def plan(state: str) -> dict[str, Any]:
 
 
 def test_json_is_the_answer_as_it_is(
-    daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str]
+    daemon: Callable[..., Answering], capsys: pytest.CaptureFixture[str]
 ) -> None:
     daemon(plans=[{"any": "thing"}])
     assert run("plans", "--json") == 0
@@ -81,7 +59,7 @@ def test_json_is_the_answer_as_it_is(
 
 
 def test_storage_is_shown_as_hinfo_does(
-    daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str]
+    daemon: Callable[..., Answering], capsys: pytest.CaptureFixture[str]
 ) -> None:
     room = {"node": "node1", "total": 9, "free": 7}
     unit = {"type": "lvm-vg", "key": "ssdvg", "nodes": [room]}
@@ -103,7 +81,7 @@ def test_storage_is_shown_as_hinfo_does(
     ("state", "status"), [("done", 0), ("planned", 0), ("stopped", 0), ("failed", 1), ("interrupted", 2)]
 )
 def test_the_exit_status_tells_how_a_plan_ended(
-    daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str], state: str, status: int
+    daemon: Callable[..., Answering], capsys: pytest.CaptureFixture[str], state: str, status: int
 ) -> None:
     running = PlanChange(plan("running"), [("said", "Got job IDs 1")])
     asked = daemon(running, PlanChange(plan(state), [("warned", "Ganeti answers again")])).asked
@@ -123,14 +101,14 @@ def test_the_exit_status_tells_how_a_plan_ended(
     ],
 )
 def test_a_plan_is_looked_for_before_it_is_executed(
-    daemon: Callable[..., Daemon], words: tuple[str, ...], wishes: dict[str, object]
+    daemon: Callable[..., Answering], words: tuple[str, ...], wishes: dict[str, object]
 ) -> None:
     asked = daemon(PlanChange(plan("done"), [])).asked
     assert run("execute", *words) == 0
     assert asked == [("follow", {"plan": "be"}), ("execute", {"plan": "be", **wishes})]
 
 
-def test_a_plan_is_cancelled(daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_is_cancelled(daemon: Callable[..., Answering], capsys: pytest.CaptureFixture[str]) -> None:
     for left in ([], ["node node1 is drained"]):
         asked = daemon(cancel={**plan("stopping"), "left": left}).asked
         assert run("cancel", "be") == run("cancel", "be", "--now") == 0
@@ -148,7 +126,7 @@ def test_a_plan_is_cancelled(daemon: Callable[..., Daemon], capsys: pytest.Captu
 
 
 def test_lists_only_plans_that_wait_or_failed(
-    daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str]
+    daemon: Callable[..., Answering], capsys: pytest.CaptureFixture[str]
 ) -> None:
     counts = {"jobs": {"succeeded": 0}}
     plans = [plan(state) | counts | {"id": state} for state in ("planned", "failed", "interrupted", "done")]
@@ -160,13 +138,13 @@ def test_lists_only_plans_that_wait_or_failed(
         run("plans", "--waiting", "--failed")
 
 
-def test_plan_is_forgotten(daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_is_forgotten(daemon: Callable[..., Answering], capsys: pytest.CaptureFixture[str]) -> None:
     assert (daemon(forget=plan("failed")).asked, run("forget", "be")) == ([("forget", {"plan": "be"})], 0)
     assert capsys.readouterr().out == "plan beef is removed\n"
 
 
 def test_forgotten_proposal_does_not_come_again_for_a_while(
-    daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str]
+    daemon: Callable[..., Answering], capsys: pytest.CaptureFixture[str]
 ) -> None:
     more = {"policy": "rebalance", "bounds": {"group": "rack1"}, "dismissed_until": 1000.0}
     asked = daemon(forget=plan("planned") | more).asked
@@ -178,7 +156,7 @@ def test_forgotten_proposal_does_not_come_again_for_a_while(
 
 
 def test_shows_the_progress_of_a_plan_on_the_terminal(
-    daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    daemon: Callable[..., Answering], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[str] = []
     monkeypatch.setattr(plans, "progress", lambda _doing: nullcontext(shown.append))
@@ -188,7 +166,7 @@ def test_shows_the_progress_of_a_plan_on_the_terminal(
 
 
 def test_wide_output_is_not_fitted_to_the_terminal(
-    daemon: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch
+    daemon: Callable[..., Answering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     widened: list[bool] = []
     monkeypatch.setattr(streams, "disable_fitting", lambda: widened.append(True))
@@ -198,7 +176,7 @@ def test_wide_output_is_not_fitted_to_the_terminal(
 
 
 def test_names_have_no_effect_on_the_terminal(
-    daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str]
+    daemon: Callable[..., Answering], capsys: pytest.CaptureFixture[str]
 ) -> None:
     evil = "web\x1b]0;title\x07\n2026-01-01 00:00:00  plan forged"
     entry = {"time": 0, "kind": "decision", "request": "allocate", "instances": [evil], "places": [[evil]]}
@@ -210,7 +188,7 @@ def test_names_have_no_effect_on_the_terminal(
 
 
 def test_a_decision_is_relayed(
-    daemon: Callable[..., Daemon],
+    daemon: Callable[..., Answering],
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -230,7 +208,7 @@ def test_a_decision_is_relayed(
 
 
 def test_groups_that_could_take_an_instance_are_listed(
-    daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    daemon: Callable[..., Answering], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     groups = [
         {"group": f"g{number}", "alloc_policy": "preferred", "score": float(number), "nodes": [f"n{number}"]}
@@ -267,7 +245,7 @@ def test_groups_that_could_take_an_instance_are_listed(
     ],
 )
 def test_an_error_is_a_line(
-    daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str], error: Exception, told: str
+    daemon: Callable[..., Answering], capsys: pytest.CaptureFixture[str], error: Exception, told: str
 ) -> None:
     daemon(status=error)
     assert run("status") == 1

@@ -1,29 +1,25 @@
 """What the commands about the ledger ask of the daemon."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from ganeti_htools.cli import htoolsctl
-from ganeti_htools.cli.ctl import commands, ledger
+from tests.support.answering import Answering
 
 NODE = {"uuid": "123", "name": "c/node1", "generation": 7, "can_host": True, "inventories": {}}
+METHODS = "providers", "inventory", "set_inventory", "usage", "allocations", "claim", "candidates", "release"
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """Each call, answered with a node."""
-    calls: list[Any] = []
-
-    def ask(path: str, method: str, args: dict[str, object], patience: float) -> Any:
-        assert (path, patience) == ("/socket", 90.0 if method == "set_inventory" else 30.0)
-        calls.append((method, args))
-        return [NODE]
-
-    monkeypatch.setattr(commands, "ask", ask)
-    monkeypatch.setattr(ledger, "ask", ask)
-    return calls
+    daemon = Answering(monkeypatch, **{key: [NODE] for key in METHODS})
+    yield daemon.asked
+    for method, patience in daemon.patience.items():
+        assert round(patience) == (90 if method == "set_inventory" else 30)
 
 
 def run(*words: str) -> int:
