@@ -90,7 +90,9 @@ def run(line: CommandLine) -> int:
     sentence, *notes = list(regroup.conclusions(plan))[: -1 if plan.moves else None]
     title, sets = f"hregroup: {options.action} groups", jobsets(plan.moves)
     time = copying_time(plan, sets, answer, CopyingOptions()) if sets else ""
-    write_page(line, title, state, after, sets, notes, sentence=f"{sentence}.", time_of_moves=time)
+    write_page(
+        line, title, state, after if sets else None, sets, notes, sentence=f"{sentence}.", time_of_moves=time
+    )
     save(line, "regrouped", "after regrouping", lambda: planning.reported(state, after))
     say(tables.node_status("Final cluster", after, line.print_nodes))
     outcome = plans.carry_out(line, HREGROUP.name, plan, answer, tell) if line.exec and plan.moves else None

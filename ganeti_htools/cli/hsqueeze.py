@@ -78,7 +78,8 @@ def run(line: CommandLine) -> None:
     moves = [jobs for own in plan.sets() for jobs in own]
     title, notes = "hsqueeze: nodes to power down or up", [*warnings, *refusals]
     time = copying_time(plan, moves, answer, CopyingOptions()) if moves else ""
-    write_page(line, title, state, plan.power.state, moves, notes, sentence=f"{summary}.", time_of_moves=time)
+    later = None if plan.power.action is Action.NOTHING else plan.power.state
+    write_page(line, title, state, later, moves, notes, sentence=f"{summary}.", time_of_moves=time)
     wanted = line.exec and (plan.power.action is not Action.NOTHING or unfinished)
     outcome = plans.carry_out(line, HSQUEEZE.name, plan, answer, tell) if wanted else None
     if line.json:

@@ -20,8 +20,8 @@ def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Format a number of things: "1 move", "2 moves"."""
-    return f"{number} {noun if number == 1 else f'{noun}s'}"
+    """Format a number of things: "1 move", "2,000 moves"."""
+    return f"{number:,} {noun if number == 1 else f'{noun}s'}"
 
 
 def size(mib: float) -> str:

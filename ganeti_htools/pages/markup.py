@@ -6,7 +6,7 @@ from html import escape
 from ganeti_htools.model.errors import printable
 
 _VOID = {"meta", "rect", "circle"}  # elements that are written without an end
-_SHOWN = 25  # rows of a table; more are folded
+_SHOWN = 25  # rows of a table
 
 
 class Markup(str):
@@ -53,15 +53,19 @@ def command(*lines: str) -> Markup:
 
 
 def table(
-    caption: str, header: Sequence[str], rows: Sequence[Iterable[str]], numeric: Sequence[bool]
+    caption: str,
+    header: Sequence[str],
+    rows: Sequence[Iterable[str]],
+    numeric: Sequence[bool],
+    most: int = _SHOWN,
 ) -> Markup:
     """Return a table, which scrolls sideways where it is too wide. The first cell names its row.
 
-    The last ones of many rows are folded.
+    Rows beyond ``most`` are folded, unless they are few.
     """
     kinds = ["number" if right else None for right in numeric]
     head = [element("th", cell, scope="col", class_=kind) for cell, kind in zip(header, kinds, strict=True)]
-    shown = _SHOWN if len(rows) > _SHOWN * 1.2 else len(rows)
+    shown = most if len(rows) > most * 1.2 else len(rows)
     filled = element(
         "table",
         element("caption", caption),

@@ -158,7 +158,7 @@ class LedgerMethods:
             return self._inventories(await self._change(write))
 
     @method(
-        "Lists the allocations of consumers, by provider. promised: a decision of the daemon has made them."
+        "Lists the allocations of consumers, by provider. pending: claimed, and not in Ganeti yet."
         " over_capacity: they exceed the capacity.",
         role=Role.READ,
     )
@@ -307,7 +307,9 @@ def _usages(standing: ProviderUsage) -> dict[str, object]:
 
 
 def _consumer(consumer: Consumer) -> dict[str, object]:
-    return {**asdict(consumer), "promised": consumer.promised is not None}
+    figures = asdict(consumer)
+    promised = figures.pop("promised")
+    return {**figures, "pending": promised is not None}
 
 
 def _allocations(consumer: Consumer, contents: LedgerSnapshot) -> dict[str, object]:

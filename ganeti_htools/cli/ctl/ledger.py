@@ -267,7 +267,9 @@ def released(told: Any) -> str:
 
 def _consumer(consumer: Mapping[str, Any]) -> Iterator[str]:
     facts = [consumer["kind"]]
-    facts += ["promised"] * consumer["promised"] + ["exceeds the capacity"] * consumer["over_capacity"]
+    facts += ["not in Ganeti yet"] * consumer["pending"] + ["exceeds the capacity"] * consumer[
+        "over_capacity"
+    ]
     if consumer["expires"] is not None:
         facts.append(f"until {moment(consumer['expires'])}")
     yield f"{consumer['name']} ({', '.join(facts)})"

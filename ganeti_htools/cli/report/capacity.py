@@ -130,7 +130,7 @@ def page_answer(allocations: Sequence[Allocation]) -> tuple[str, dict[str, str]]
     placed, ends = fixed_size.result.placed, _ends(fixed_size)
     fit = f"{counted(placed, 'more instance')} of the standard size {'fits' if placed == 1 else 'fit'}"
     why = f"; {_obstruction(fixed_size.why)}" if fixed_size.why else f"; first to end: {ends}" if ends else ""
-    figures = {"More that fit": str(placed), "Tiered sizes that fit": str(allocations[0].result.placed)}
+    figures = {"More that fit": f"{placed:,}", "Tiered sizes that fit": f"{allocations[0].result.placed:,}"}
     return f"{fit} ({_amounts(fixed_size.size)}){why}.", figures | {"First to end": ends or "nothing"}
 
 
@@ -142,11 +142,11 @@ def page_section(allocations: Sequence[Allocation]) -> "Iterator[Markup]":
     for each in allocations:
         ends = _obstruction(each.why) if each.why else _ends(each)
         for kind, number in each.result.tiers or ((each.size, each.result.placed),):
-            rows.append((each.mode.description, str(number), _amounts(kind), ends))
+            rows.append((each.mode.name, str(number), _amounts(kind), ends))
             ends = ""
     header = ("Mode", "Instances", "Size", "First to end")
     note = element("p", "The plan in the sections below is the allocation of standard instances.")
-    fitting = table("Instances that fit", header, rows, (False, True, False, False))
+    fitting = table("Instances that fit", header, rows, (False, True, False, False), 8)
     yield section("Capacity", note, fitting)
 
 

@@ -177,6 +177,8 @@ def about(plan: RegroupPlan, verbose: int) -> Iterator[str]:
 def conclusions(plan: RegroupPlan, verbose: int = 0) -> Iterator[str]:
     """Describe the outcome of a plan, and what its moves cost."""
     groups, outcome, done = plan.state.cluster.groups, plan.outcome, _DONE[plan.options.action]
+    if not plan.moves and not outcome.failed:
+        yield "Nothing to do"
     for group in outcome.done:
         yield f"{done}: {groups[group].name}"
     for group, why in outcome.failed:
@@ -188,8 +190,6 @@ def conclusions(plan: RegroupPlan, verbose: int = 0) -> Iterator[str]:
         yield from _about_load(plan.state, outcome, verbose)
     if plan.moves:
         yield move_report.total(plan.cost(), len(plan.moves))
-    elif not outcome.failed:
-        yield "Nothing to do"
 
 
 def _groups(state: State, move: PlannedMove) -> tuple[str, str]:
@@ -201,9 +201,9 @@ def _groups(state: State, move: PlannedMove) -> tuple[str, str]:
 def _about_load(state: State, outcome: RegroupingOutcome, verbose: int) -> Iterator[str]:
     """Describe the load of outlying groups, or of all."""
     before, after = _loads(state, outcome)
-    if before.names == STATIC:
-        yield "No dynamic utilisation is known: virtual CPUs and memory are balanced"
     yield f"Load score {fixed(before.score, 8)} => {fixed(after.score, 8)}"
+    if before.names == STATIC:
+        yield "No dynamic utilisation is known: the score counts virtual CPUs and memory"
     for component, name in enumerate(before.names):
         for at, group in enumerate(before.groups):
             outlying = (group, name) in {*before.outliers, *after.outliers}

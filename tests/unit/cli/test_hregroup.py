@@ -173,7 +173,7 @@ def test_the_load_of_groups_is_balanced(tmp_path: Path, capsys: pytest.CaptureFi
     }
     assert full(tmp_path, "balance") == 0
     out = capsys.readouterr().out
-    assert "No dynamic utilisation is known: virtual CPUs and memory are balanced" in out
+    assert "No dynamic utilisation is known: the score counts virtual CPUs and memory" in out
     assert "Outlier: west: vcpus 2.25 => 1.50 times the mean" in out
     assert "Load: " not in out
     loads = "small 1 1 1 1\nother 1 1 1 1\nlarge 1.5 1 1 1\nhuge 1 1 1 1\n"
@@ -188,7 +188,7 @@ def test_known_dynamic_load_is_balanced(tmp_path: Path, capsys: pytest.CaptureFi
     assert told["load"]["dynamic"]
     assert [move["from_group"] for move in told["moves"]] == ["east"]
     assert full(tmp_path, "balance", "--min-gain=2", loads=loads) == 0
-    assert capsys.readouterr().out.endswith("Nothing to do\n")
+    assert capsys.readouterr().out.startswith("Nothing to do\n")
 
 
 # A healthy rack of two nodes, a rack with one online node, and one of which no node can be lost.

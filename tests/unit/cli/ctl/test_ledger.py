@@ -78,15 +78,15 @@ def test_usages_of_several_providers_have_totals_by_class() -> None:
 
 
 def test_allocations() -> None:
-    plain = {"uuid": "1", "generation": 1, "expires": None, "promised": False, "over_capacity": False}
+    plain = {"uuid": "1", "generation": 1, "expires": None, "pending": False, "over_capacity": False}
     held = {"provider": "123", "name": "c/node1", "generation": 7, "resources": {"VCPU": 1, "MEMORY_MB": 5}}
     told = [
         {**plain, "name": "c/web", "kind": "instance", "allocations": [held]},
         {**plain, "name": "c/new", "kind": "instance", "allocations": []}
-        | {"expires": 0.0, "promised": True, "over_capacity": True},
+        | {"expires": 0.0, "pending": True, "over_capacity": True},
     ]
     first, second, third = ledger.allocations(told).splitlines()
     assert (first, second) == ("c/web (instance)", "  c/node1: VCPU 1, MEMORY_MB 5")
-    assert third.startswith("c/new (instance, promised, exceeds the capacity, until 19")
+    assert third.startswith("c/new (instance, not in Ganeti yet, exceeds the capacity, until 19")
     assert ledger.allocations([]) == "no allocations"
     assert ledger.released(told[0]) == "the claim of c/web has ended"
