@@ -9,7 +9,7 @@ from ganeti_htools.model.errors import UsageError
 from ganeti_htools.model.options import PlacementOptions
 
 # Options that change what a program prints or writes.
-_OUTPUT = ("explain", "json", "make_room", "max_copy", "max_moves", "print_nodes", "save", "verbose")
+OUTPUT = ("explain", "json", "make_room", "max_copy", "max_moves", "print_nodes", "save", "verbose")
 
 
 def placement_options(line: CommandLine) -> PlacementOptions:
@@ -31,7 +31,7 @@ def parse_options(arguments: Sequence[str]) -> PlacementOptions:
     if isinstance(line, Reply):
         raise UsageError(_first_line(line.text) if line.status else "expected parameters only")
     for name in line.given:
-        if name in _OUTPUT or name in LOCAL:
+        if name in OUTPUT or name in LOCAL:
             raise UsageError(f"--{name.replace('_', '-')} is for the hail program itself")
     if line.arguments:
         raise UsageError(f"unexpected argument '{line.arguments[0]}'")

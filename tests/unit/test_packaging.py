@@ -7,6 +7,8 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
+from tests.support.promised import FILE, promised
+
 TOP = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
 REQUIRED: list[str] = PROJECT["dependencies"]
@@ -74,3 +76,8 @@ def test_source_archive_has_every_folder_and_file() -> None:
     archived = set((TOP / "MANIFEST.in").read_text().split())
     own = {"LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "ganeti_htools", "pyproject.toml", "setup.cfg"}
     assert names <= archived | own
+
+
+def test_nothing_that_was_promised_is_gone() -> None:
+    """``docs/stability.md``. Only a major version may take lines out of the file."""
+    assert set(FILE.read_text("utf-8").splitlines()) - set(promised()) == set()
