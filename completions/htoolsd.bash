@@ -617,14 +617,14 @@ END
 -h,--help none
 --json none
 --wide none
---explain choices=repair,redistribute,squeeze,rebalance
+--explain choices=repair,redistribute,squeeze,relieve,rebalance
 END
             ;;
         'htoolsctl run') cat <<'END'
 -h,--help none
 --json none
 --wide none
-choices=repair,redistribute,squeeze,rebalance 1 1
+choices=repair,redistribute,squeeze,relieve,rebalance 1 1
 --forget-failures none
 END
             ;;

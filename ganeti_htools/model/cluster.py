@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.ganeti_version import GanetiVersion
 from ganeti_htools.model.inventory import Inventories, Inventory
-from ganeti_htools.model.load import LoadProfile
+from ganeti_htools.model.load import LoadProfile, PresentLoad
 from ganeti_htools.model.node_state import NodeState
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.policy import DEFAULT_IPOLICY, Demand, IPolicy
@@ -222,6 +222,7 @@ class Cluster:
     ``standby`` has nodes that stopped reporting, with their last figures and without their instances.
     ``moving`` has instances on the nodes to which they will move; only rules of tags look at it.
     ``load_profiles`` are the measured loads by instance name; None if measured load does not count.
+    ``present_load`` is for policies; None if no load is measured.
     """
 
     groups: tuple[Group, ...] = ()
@@ -237,6 +238,7 @@ class Cluster:
     standby: tuple[Node, ...] = ()
     moving: tuple[Instance, ...] = ()
     load_profiles: Mapping[str, LoadProfile] | None = None
+    present_load: PresentLoad | None = None
     ganeti: GanetiVersion | None = None
     iallocator: str = ""
     iallocator_options: PlacementOptions = field(default_factory=PlacementOptions)

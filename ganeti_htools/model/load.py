@@ -1,5 +1,6 @@
 """The load of instances as measured: a profile of the hours of the week."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -26,3 +27,17 @@ class LoadProfile:
     mean: "Floats"
     peak: "Floats"
     last: "Floats"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PresentLoad:
+    """The present load by name: cores that instances and nodes use, and the pressure of nodes.
+
+    Pressure is the highest share of time that work of a node waits for CPU, memory or disk. ``unused`` is the
+    reason why measured load must not be used, if there is one.
+    """
+
+    instances: Mapping[str, float]
+    nodes: Mapping[str, float]
+    pressure: Mapping[str, float]
+    unused: str | None = None

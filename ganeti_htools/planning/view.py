@@ -84,7 +84,9 @@ def state_of(
 def with_measured_load(cluster: Cluster, mode: LoadMode) -> Cluster:
     """Return the cluster with its measured load as it counts. Raises HtoolsError if no load is known."""
     if mode == "none":
-        return cluster if cluster.load_profiles is None else replace(cluster, load_profiles=None)
+        if cluster.load_profiles is None and cluster.present_load is None:
+            return cluster
+        return replace(cluster, load_profiles=None, present_load=None)
     if not cluster.load_profiles:
         raise HtoolsError(
             f"--load={mode}: no measured load is known; expected [load] in htoolsd.conf, and -D"

@@ -2,16 +2,23 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from signal import SIGHUP
 from typing import Any
+
+import numpy as np
 
 from ganeti_htools.client.calls import ask
 from ganeti_htools.execution.record import upgraded
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.load import HOURS, LOAD_KINDS, LoadProfile
+from htoolsd.load.measured_load import write_profiles
+from htoolsd.load.profiles import MeasuredInstance
 from tests.support.clusters import MOVABLE, Shape
-from tests.support.programs import PATIENCE, PROGRAMS, Daemon, Finished, run, running, wait_until
+from tests.support.programs import PATIENCE, PROGRAMS, Daemon, Finished, run, running, script, wait_until
 from tests.support.simulators import Simulator, simulator
 
 OFTEN = "config_seconds = 0.1\n"
@@ -47,6 +54,18 @@ def restarted(daemon: Daemon, config: str = OFTEN) -> Iterator[Daemon]:
     with running(daemon.socket.parent, config=config) as again:
         known(again)
         yield again
+
+
+def measured(daemon: Daemon, directory: Path, cores: Mapping[str, float], config: str) -> None:
+    """Have the load of instances known: the cores that they use now, and a little in each hour."""
+    lines = "".join(f"echo {name} {used} 1e9 0 0\n" for name, used in cores.items())
+    script(directory / "load", f"#!/bin/sh\n{lines}")
+    hours = np.full((len(LOAD_KINDS), HOURS), 0.1)
+    each = MeasuredInstance(LoadProfile(hours, hours, hours[:, 0]), np.ones(HOURS, np.uint8), "")
+    write_profiles(str(daemon.state / "load.json"), time.time(), dict.fromkeys(cores, each))
+    daemon.configure(f'load.source = "program"\nload.program = "{directory / "load"}"\n{config}')
+    daemon.signal(SIGHUP)
+    wait_until(lambda: daemon.status().get("load", {}).get("age_s") is not None)
 
 
 def settled(daemon: Daemon) -> bool:

@@ -1,19 +1,13 @@
 """The manual page of htoolsctl tells of every key of ``--json``, which prints answers as they are."""
 
 import json
-import time
 from pathlib import Path
 from signal import SIGHUP
 from typing import Any
 
-import numpy as np
-
-from ganeti_htools.model.load import HOURS, LOAD_KINDS, LoadProfile
-from htoolsd.load.measured_load import write_profiles
-from htoolsd.load.profiles import MeasuredInstance
-from tests.daemon.planning import call, ctl, following, made, until
+from tests.daemon.planning import call, ctl, following, made, measured, until
 from tests.daemon.test_policies import config, considered
-from tests.support.programs import Daemon, request_file, wait_until
+from tests.support.programs import request_file, wait_until
 from tests.support.schemas import complaint
 from tests.support.worlds import uneven
 from tests.unit.test_json_keys import check
@@ -40,20 +34,6 @@ def bare(document: Any, *keys: str) -> Any:
     return {key: None if key in keys else value for key, value in document.items()}
 
 
-def measured(daemon: Daemon, directory: Path) -> None:
-    """Have the load of all instances known."""
-    names = [row.name for row in uneven().instances]
-    program = directory / "load"
-    program.write_text(f"#!/bin/sh\nfor name in {' '.join(names)}; do echo $name 1 1e9 0 0; done\n")
-    program.chmod(0o755)
-    hours = np.full((len(LOAD_KINDS), HOURS), 0.1)
-    each = MeasuredInstance(LoadProfile(hours, hours, hours[:, 0]), np.ones(HOURS, np.uint8), "")
-    write_profiles(str(daemon.state / "load.json"), time.time(), dict.fromkeys(names, each))
-    daemon.configure(f'load.source = "program"\nload.program = "{program}"\n' + NOTIFY + config("propose"))
-    daemon.signal(SIGHUP)
-    wait_until(lambda: daemon.status().get("load", {}).get("age_s") is not None)
-
-
 def test_htoolsctl(tmp_path: Path) -> None:
     with following(tmp_path, uneven(), config=NOTIFY + config("shadow")) as (daemon, _):
         instance = considered(daemon)["moves"][0]["instance"]
@@ -68,7 +48,8 @@ def test_htoolsctl(tmp_path: Path) -> None:
         wait_until(lambda: call(daemon, "why", instance=instance)["entry"])
         wait_until(lambda: call(daemon, "status")["groups"])
         wait_until(lambda: call(daemon, "status", capacity=True)["capacity"]["groups"])
-        measured(daemon, tmp_path)
+        names = [row.name for row in uneven().instances]
+        measured(daemon, tmp_path, dict.fromkeys(names, 1.0), NOTIFY + config("propose"))
         node = call(daemon, "providers")[0]["uuid"]
         found = {
             "status": call(daemon, "status"),

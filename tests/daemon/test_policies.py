@@ -18,6 +18,7 @@ from tests.daemon.planning import (
     ctl,
     following,
     known,
+    measured,
     numbers,
     restarted,
     submitted,
@@ -204,7 +205,8 @@ def test_watcher_hook_runs_policies_on_the_master_only(tmp_path: Path) -> None:
         here = run(HOOK, environment={**surroundings, "GANETI_HOSTNAME": "boss"})
         assert (here.returncode, here.stdout) == (
             0,
-            "repair is off\nredistribute is off\nsqueeze is off\nrebalance is being considered\n",
+            "repair is off\nredistribute is off\nsqueeze is off\nrelieve is off\n"
+            "rebalance is being considered\n",
         )
         wait_until(lambda: jobs(ganeti) == 4)
 
@@ -213,8 +215,24 @@ def test_refuses_wrong_calls(daemon: Daemon) -> None:
     for words in (("run", "sleep"), ("policies", "--explain=sleep")):
         refused = ctl(daemon, *words)
         assert refused.returncode == 1
-        assert "policy: expected repair or redistribute or squeeze or rebalance" in refused.stderr
+        assert "policy: expected repair or redistribute or squeeze or relieve or rebalance" in refused.stderr
     assert ctl(daemon, "policies", "--explain=rebalance").stderr.startswith("htoolsctl: refused (")
+
+
+def test_live_migration_relieves_a_hot_node(tmp_path: Path) -> None:
+    """One of six instances, which use 3.9 of 4 cores, leaves the node; then no node is hot."""
+    wish = f'{OFTEN}[relieve]\nmode = "act"\nhold = 1\n'
+    with following(tmp_path, uneven(), config=wish) as (daemon, ganeti):
+        assert considered(daemon, "relieve")["reason"] == "measured load is not used: it is not measured"
+        cores = {row.name: 0.5 for row in uneven().instances} | {"web2": 1.4}
+        measured(daemon, tmp_path, cores, wish)
+        told = considered(daemon, "relieve")
+        assert (told["outcome"], told["reason"]) == ("begun", "1 move, 500 MiB: one 98 %")
+        until(daemon, "done")
+        [moved] = (row for row in ganeti.rows().instances if row.pnode != "one")
+        assert moved.name == "web2"
+        call(daemon, "refresh")
+        assert considered(daemon, "relieve")["reason"] == "no node is above the start, 80 %"
 
 
 def test_repairs_an_instance_of_an_offline_node(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from htoolsd.config.policies import (
     PolicySettings,
     RebalanceSettings,
     RedistributeSettings,
+    RelieveSettings,
     RepairSettings,
     SqueezeSettings,
 )
@@ -56,6 +57,7 @@ def all_off(**settings: PolicySettings) -> dict[str, PolicySettings]:
         "repair": RepairSettings(),
         "redistribute": RedistributeSettings(),
         "squeeze": SqueezeSettings(),
+        "relieve": RelieveSettings(),
         "rebalance": RebalanceSettings(),
     } | settings
 

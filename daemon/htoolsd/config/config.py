@@ -25,6 +25,7 @@ from htoolsd.config.policies import (
     PolicySettings,
     RebalanceSettings,
     RedistributeSettings,
+    RelieveSettings,
     RepairSettings,
     SqueezeSettings,
 )
@@ -128,13 +129,14 @@ class Config:
         RedistributeSettings()  # noqa: RUF009
     )
     squeeze: Annotated[SqueezeSettings, "the policy that powers nodes down and up"] = SqueezeSettings()  # noqa: RUF009
+    relieve: Annotated[RelieveSettings, "the policy that takes load off hot nodes"] = RelieveSettings()  # noqa: RUF009
     rebalance: Annotated[RebalanceSettings, "the policy that balances node groups"] = RebalanceSettings()  # noqa: RUF009
 
     @property
     def policies(self) -> Mapping[str, PolicySettings]:
         """The settings of each policy."""
         each = {"repair": self.repair, "redistribute": self.redistribute}
-        return {**each, "squeeze": self.squeeze, "rebalance": self.rebalance}
+        return {**each, "squeeze": self.squeeze, "relieve": self.relieve, "rebalance": self.rebalance}
 
     @property
     def limits_vcpus(self) -> bool:

@@ -23,6 +23,7 @@ _BILLION = 10**9
 _DAYS = Valid(f"a list of strings from {', '.join(WEEKDAYS)}", lambda days: {*days} <= {*WEEKDAYS})
 _SCORE = Valid("a number from 0 to a billion", lambda score: 0 <= score < _BILLION)
 _COUNT = Valid("a whole number from 0 to a billion", lambda count: 0 <= count < _BILLION)
+_PERCENT = Valid("a number above 0, to 100", lambda value: 0 < value <= 100)
 _MIB = Valid("a whole number from 0 to a billion", lambda mib: 0 <= mib < _BILLION)
 
 # Keys with other defaults in some tables.
@@ -90,6 +91,25 @@ class RebalanceSettings(PolicySettings):
             raise DataError(f"stop: expected at most start, which is {self.start:g}")
         if bool(self.most_even) + bool(self.cheapest_below) + bool(self.price) > 1:
             raise DataError("expected only one of the keys most_even, cheapest_below and price")
+
+
+@dataclass(frozen=True, slots=True)
+class RelieveSettings(PolicySettings):
+    """The keys of ``[relieve]``."""
+
+    start: Annotated[
+        float, _PERCENT, "a node is hot above this: percentage of its CPUs in use, or of time that work waits"
+    ] = 80.0
+    stop: Annotated[
+        float,
+        _PERCENT,
+        "a node that gets an instance stays below this percentage, also in its worst hour",
+    ] = 70.0
+
+    def __post_init__(self) -> None:
+        """Check ``stop`` against ``start``. Raises DataError."""
+        if self.stop > self.start:
+            raise DataError(f"stop: expected at most start, which is {self.start:g}")
 
 
 @dataclass(frozen=True, slots=True)

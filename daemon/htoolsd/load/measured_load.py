@@ -16,7 +16,7 @@ from ganeti_htools.backends.fields import Fields
 from ganeti_htools.files import read_regular_file, write_text
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, HtoolsError
-from ganeti_htools.model.load import HOURS
+from ganeti_htools.model.load import HOURS, PresentLoad
 from ganeti_htools.records import from_bytes, refuse_newer, to_text
 from htoolsd.config.load import LoadSettings
 from htoolsd.config.settings import Settings
@@ -156,15 +156,38 @@ class MeasuredLoad:
             await self._sync.count_load(load.profiles if until else None)
             self._counted = until
 
+    def present(self) -> PresentLoad | None:
+        """Return the present load; None if load is not measured."""
+        if not self.on:
+            return None
+        names, unused = self._measured.keys() & (self.sample.instances or {}), self.why_unused
+        return PresentLoad(
+            {name: float(self._measured[name].profile.last[0]) for name in names},
+            {name: float(figures[0]) for name, figures in self.sample.nodes.items()},
+            self.sample.pressure,
+            unused or ("the last figures are late" if self.late else None),
+        )
+
+    @property
+    def _age(self) -> float | None:
+        """Seconds since the sample was taken; None before the first one."""
+        return None if self._sampled is None else trio.current_time() - self._sampled
+
+    @property
+    def late(self) -> bool:
+        """Whether the sample is too old."""
+        age = self._age
+        return age is not None and age > _LATE * self.settings.every_seconds
+
     async def status(self) -> dict[str, Any]:
         """Return the state of the load, JSON; ``until`` is in seconds of the epoch."""
         cluster = self._sync.led_cluster
         load = await self.known(cluster) if cluster is not None else KnownLoad({}, (), 0.0)
-        age = None if self._sampled is None else round(trio.current_time() - self._sampled, 3)
+        age = self._age
         return {
             "source": self.settings.source,
-            "age_s": age,
-            "late": age is not None and age > _LATE * self.settings.every_seconds,
+            "age_s": None if age is None else round(age, 3),
+            "late": self.late,
             "until": self._until or None,
             "coverage": round(load.coverage, 1),
             "unused": self.why_unused,

@@ -87,7 +87,7 @@ def with_next_round(situation: Situation) -> Situation:
     """
     settings, before, now = situation.settings, situation.rounds, situation.now
     rounds = before._replace(cause=situation.need.cause, online=",".join(situation.online))
-    none = rounds._replace(streak=0, active=False, last=now)
+    none = rounds._replace(streak=0, active=False, last=now, nodes={})
     squeezed = situation.unfinished and situation.jobs and situation.plan is None
     if situation.outdated or situation.silent or situation.drained or squeezed:
         return replace(situation, rounds=none)
@@ -95,9 +95,13 @@ def with_next_round(situation: Situation) -> Situation:
         rounds = none
     same = rounds.streak > 0 and now - rounds.last < min(_SHORT_SECONDS, settings.every_seconds / 2)
     streak = min(rounds.streak + (not same), settings.hold) if situation.need.begin else 0
-    active = not situation.need.stop and (rounds.active or streak >= settings.hold)
+    nodes = {
+        name: min(rounds.nodes.get(name, 0) + (not same), settings.hold) for name in situation.need.nodes
+    }
+    streak = max(nodes.values(), default=streak)
+    active = not situation.need.stop and ((rounds.active and not nodes) or streak >= settings.hold)
     last = rounds.last if same else now
-    return replace(situation, rounds=rounds._replace(streak=streak, active=active, last=last))
+    return replace(situation, rounds=rounds._replace(streak=streak, active=active, last=last, nodes=nodes))
 
 
 def conditions(situation: Situation) -> dict[str, str | None]:

@@ -8,7 +8,7 @@ takes of the budgets is on disk before the plan begins (:mod:`htoolsd.policies.m
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -24,7 +24,9 @@ from ganeti_htools.client.protocol import RefusalError
 from ganeti_htools.execution.run import Ending
 from ganeti_htools.luxi import job_queries, queries
 from ganeti_htools.luxi.past_jobs import past_jobs, plan_entry
+from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.load import PresentLoad
 from ganeti_htools.nursery import open_nursery
 from ganeti_htools.planning.plan import Proposal
 from ganeti_htools.planning.squeezing import power_jobs
@@ -58,6 +60,7 @@ class Policies:
     """All policies. Their memory is in the file at ``path``; ``events`` get each decision.
 
     ``copies`` are those of this file and of the plans' records in a shared ledger.
+    ``present_load`` returns what instances use.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Policies:
         events: EventStream,
         *,
         copies: StateCopies | None = None,
+        present_load: Callable[[], PresentLoad | None] = lambda: None,
     ) -> None:
         self._memory = MemoryFile(path, POLICIES, copies)
         self._sync = sync
@@ -76,6 +80,7 @@ class Policies:
         self._configuration = settings
         self._events = events
         self._copies = copies
+        self._present_load = present_load
         self._computations = Computations()
         self._due = dict.fromkeys(POLICIES, inf)
         self._triggers: dict[str, str] = {}
@@ -187,7 +192,7 @@ class Policies:
         """
         remedy = next((each for each in ORDER if each.title == facts["remedy"]), None)
         bounds: PlanBounds | None = JSON.read(PlanBounds | None, "bounds", facts.get("bounds"))
-        cluster = self._sync.model.available
+        cluster = self._cluster()
         if remedy is None or bounds is None or cluster is None:
             raise HtoolsError("its record lacks a known remedy or bounds, or the cluster is not known yet")
         if all(row.name != bounds.group for row in cluster.groups):
@@ -371,9 +376,14 @@ class Policies:
 
     # Decisions
 
+    def _cluster(self) -> Cluster | None:
+        """Return the cluster with its present load; None if it is not known yet."""
+        cluster = self._sync.model.available
+        return cluster and replace(cluster, present_load=self._present_load())
+
     async def _observe(self, computations: Computations) -> Observation:
         """Observe the cluster. Raises HtoolsError."""
-        sync, model, cluster = self._sync, self._sync.model, self._sync.model.available
+        sync, model, cluster = self._sync, self._sync.model, self._cluster()
         if (why := sync.obstacle()) is not None:
             raise HtoolsError(why)
         if not sync.master or cluster is None:
@@ -476,7 +486,7 @@ class Policies:
             return ()
         groups, mode = planned.proposal.groups, again.settings[remedy.policy].mode
         if mode == "shadow":
-            self._note_action(remedy, groups)
+            self._note_action(remedy, planned)
             self._decide(remedy, trigger, WOULD, planned.summary, situation, planned)
             return groups
         plan = new_plan(
@@ -492,15 +502,16 @@ class Policies:
         )
         if mode == "propose":
             await self._plans.add(plan)
-            self._note_action(remedy, groups)
+            self._note_action(remedy, planned)
         else:
             await self._begin(remedy, plan, planned)
         outcome = PROPOSED if mode == "propose" else BEGUN
         self._decide(remedy, trigger, outcome, planned.summary, situation, planned, plan)
         return groups
 
-    def _note_action(self, remedy: type[Remedy[Any]], groups: Sequence[str]) -> None:
-        self._memory_of(remedy.policy).note_action(remedy.title, groups, self.now())
+    def _note_action(self, remedy: type[Remedy[Any]], planned: RemedyPlan) -> None:
+        left = {move["from"][0] for move in planned.moves_to_json()}
+        self._memory_of(remedy.policy).note_action(remedy.title, planned.proposal.groups, self.now(), left)
         self._memory.dirty = True
 
     async def _begin(self, remedy: type[Remedy[Any]], plan: Plan, planned: RemedyPlan) -> None:
@@ -511,7 +522,7 @@ class Policies:
         plan.run.signature = replace(plan.run.signature, plan=entry)
         instances = [move["instance"] for move in planned.moves_to_json()]
         charge = memory.content.charge(remedy.policy, expense, instances, planned.nodes)
-        self._note_action(remedy, planned.proposal.groups)
+        self._note_action(remedy, planned)
         plan.over = lambda: stop_reason(self._settings[remedy.policy], datetime.fromtimestamp(self.now()))
         self._charges[plan.id] = charge
         try:

@@ -58,7 +58,7 @@ class Rounds(NamedTuple):
     ``streak`` counts rounds in a row with a reason to act, up to the policy's ``hold``. ``active`` is whether
     the policy acts on the reason. ``last`` is the time of the last round, ``acted`` the time when the remedy
     last acted or would have acted. All rounds of a streak have the same ``cause`` and the same ``online``
-    nodes.
+    nodes. ``nodes`` has the streak of each node that is the reason.
     """
 
     streak: int = 0
@@ -67,6 +67,7 @@ class Rounds(NamedTuple):
     acted: float = 0.0
     cause: str = ""
     online: str = ""
+    nodes: Mapping[str, int] = {}
 
 
 class Failures(NamedTuple):
@@ -101,11 +102,12 @@ class PolicyMemory:
         """Return the rounds of a remedy in a group."""
         return self.rounds.get(title, {}).get(group, Rounds())
 
-    def note_action(self, title: str, groups: Iterable[str], now: float) -> None:
-        """Remember that a remedy acts in these groups, or would act."""
+    def note_action(self, title: str, groups: Iterable[str], now: float, nodes: Collection[str] = ()) -> None:
+        """Remember that a remedy acts in these groups, or would act, and that instances leave ``nodes``."""
         for group in groups:
-            acted = self.rounds_of(title, group)._replace(acted=now)
-            self.rounds.setdefault(title, {})[group] = acted
+            before = self.rounds_of(title, group)
+            rest = {name: streak for name, streak in before.nodes.items() if name not in nodes}
+            self.rounds.setdefault(title, {})[group] = before._replace(acted=now, nodes=rest)
 
     def spend(self, expense: Expense) -> None:
         """Count a plan that is about to begin. Expenses of more than a day ago are dropped."""

@@ -15,7 +15,7 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.tags import SQUEEZING, standby
 from ganeti_htools.planning.plan import Progress
 from ganeti_htools.planning.view import View, state_of
-from htoolsd.config.policies import PolicySettings, Reserve, SqueezeSettings
+from htoolsd.config.policies import PolicySettings, RelieveSettings, Reserve, SqueezeSettings
 from htoolsd.plans.plan import Plan
 from htoolsd.policies.conditions import Situation
 from htoolsd.policies.memory import DAY, PolicyMemories, resting
@@ -124,8 +124,12 @@ def _situation(seen: Observation, remedy: Remedy[Any], facts: GroupFacts, need: 
 def plan_bounds(seen: Observation, situation: Situation) -> PlanBounds:
     """Return the bounds of a plan, by what policies have done until now."""
     settings, now, squeeze = situation.settings, seen.now, seen.settings["squeeze"]
+    relieve, nodes = seen.settings["relieve"], situation.rounds.nodes
     assert isinstance(squeeze, SqueezeSettings)
-    reserving = squeeze.mode != "off" and situation.group in groups_of(squeeze, seen.cluster)
+    assert isinstance(relieve, RelieveSettings)
+    reserving, relieving = (
+        each.mode != "off" and situation.group in groups_of(each, seen.cluster) for each in (squeeze, relieve)
+    )
     return PlanBounds(
         situation.group,
         situation.facts.n1,
@@ -136,6 +140,8 @@ def plan_bounds(seen: Observation, situation: Situation) -> PlanBounds:
         tuple(seen.claimed),
         tuple(situation.idle_groups),
         int(now),
+        tuple(name for name, streak in nodes.items() if streak >= settings.hold),
+        relieve.stop / 100 if relieving else 0.0,
     )
 
 

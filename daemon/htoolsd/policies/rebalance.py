@@ -18,7 +18,16 @@ from ganeti_htools.planning.plan import OnChange, Progress, Proposal
 from ganeti_htools.planning.view import View
 from htoolsd.config.policies import RebalanceSettings
 from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy, RemedyPlan
-from htoolsd.policies.safety import UNSAFE, affordable, copies_of, guarded, safe_moves, steps_of
+from htoolsd.policies.safety import (
+    HOT,
+    UNSAFE,
+    affordable,
+    cool_moves,
+    copies_of,
+    guarded,
+    safe_moves,
+    steps_of,
+)
 
 
 class Rebalance(Remedy[RebalanceSettings]):
@@ -59,13 +68,15 @@ class Rebalance(Remedy[RebalanceSettings]):
         steps = proposal.found["steps"]
         _, scope = select(state, bounds.group)
         movable = view.movable(state, options.view, sets=True)
-        safe = steps[: safe_moves(state, scope, movable, steps_of(proposal.jobs), bounds.reserve)]
+        moves = steps_of(proposal.jobs)
+        cool = cool_moves(cluster, moves, bounds.cool)
+        safe = steps[: min(cool, safe_moves(state, scope, movable, moves, bounds.reserve))]
         needed = safe if bounds.n1 else safe[: _steps_to(self.settings.stop, safe)]
         copies = affordable(copies_of(cluster, needed), bounds.room)
         while copies and steps[len(copies) - 1].get("with_next"):
             copies.pop()
         if not copies:
-            why = "no move fits into the budget" if safe else UNSAFE
+            why = "no move fits into the budget" if safe else UNSAFE if cool else f"the next move would {HOT}"
             why = why if steps else "no move improves the score enough"
             return RemedyPlan(options, proposal, after=proposal.score["after"], refusal=why)
         if len(copies) < len(steps):
@@ -74,7 +85,7 @@ class Rebalance(Remedy[RebalanceSettings]):
             proposal = HBAL.restore(state, options, first).proposal()
         gain, least = proposal.score["before"] - proposal.score["after"], self.settings.min_gain
         few = f"the plan would improve the score by {fixed(gain, 8)}, less than min_gain, {least:g}"
-        whole = _guarded(proposal, options, bounds)
+        whole = guarded_proposal(proposal, options, bounds)
         plan = RemedyPlan(options, whole, len(copies), sum(copies), proposal.score["after"])
         return plan.refused(None if gain >= least else few)
 
@@ -104,7 +115,9 @@ def _copying(settings: RebalanceSettings, bounds: PlanBounds) -> CopyingOptions:
     return replace(copying, max_copy=most, max_moves=bounds.room.moves)
 
 
-def _guarded(proposal: Proposal, options: HbalOptions, bounds: PlanBounds) -> Proposal:
+def guarded_proposal(proposal: Proposal, options: HbalOptions, bounds: PlanBounds) -> Proposal:
+    """Return a proposal whose review also refuses moves that are not safe."""
+
     def review(on_change: OnChange, say: Say) -> Check:
         return guarded(proposal.review(on_change, say), options.view, bounds.group, bounds.reserve)
 

@@ -44,13 +44,15 @@ class GroupFacts(NamedTuple):
 class Need(NamedTuple):
     """Need for a remedy in a group: begin now, stop now, or neither (hysteresis).
 
-    ``why`` is the reason in words. Rounds count for one ``cause``, the kind of the reason.
+    ``why`` is the reason in words. Rounds count for one ``cause``, the kind of the reason, or for each of the
+    ``nodes`` that are the reason.
     """
 
     begin: bool
     stop: bool
     why: str
     cause: str = ""
+    nodes: tuple[str, ...] = ()
 
 
 class CommonOptions(TypedDict):
@@ -66,7 +68,8 @@ class PlanBounds(NamedTuple):
     ``n1`` counts the group's nodes that fail N+1. ``room`` is the budget of the plan, ``reserve`` stays free
     on each node. ``quiet`` are the other groups in which nothing goes on. The plan leaves alone ``resting``
     instances (moved lately), ``switched`` nodes (powered or returned lately) and ``claimed`` nodes (with
-    resources that somebody has claimed). ``now`` is seconds of the epoch.
+    resources that somebody has claimed). ``now`` is seconds of the epoch. ``hot`` nodes have been
+    the reason long enough. ``cool`` is the share of CPUs that worst hours of nodes may use; 0 for any.
     """
 
     group: str
@@ -78,6 +81,8 @@ class PlanBounds(NamedTuple):
     claimed: tuple[str, ...] = ()
     quiet: tuple[str, ...] = ()
     now: int = 0
+    hot: tuple[str, ...] = ()
+    cool: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Return the bounds as JSON, by the names of the fields."""
@@ -90,8 +95,8 @@ class RemedyPlan:
 
     ``options`` are those of the tool, ``proposal`` is the tool's plan: ``moves`` that copy ``mib`` MiB.
     ``after`` is the group's score afterwards. ``nodes`` are powered down or up; ``stops`` counts instances
-    that are stopped while they are copied. ``repairs`` are those of harep in words. ``refusal`` is the reason
-    not to carry the plan out, if there is one.
+    that are stopped while they are copied. ``repairs`` are those of harep in words. ``why`` is the reason of
+    a plan that improves no score. ``refusal`` is the reason not to carry the plan out, if there is one.
     """
 
     options: Any
@@ -102,6 +107,7 @@ class RemedyPlan:
     nodes: tuple[str, ...] = ()
     stops: int = 0
     repairs: tuple[str, ...] = ()
+    why: str = ""
     refusal: str | None = None
 
     @property
@@ -113,7 +119,7 @@ class RemedyPlan:
             parts.insert(0, f"{counted(len(self.nodes), 'node')} ({', '.join(self.nodes)})")
         if self.stops:
             parts.append(f"stops {counted(self.stops, 'instance')}")
-        return ", ".join(parts)
+        return ", ".join(parts) + (f": {self.why}" if self.why else "")
 
     def refused(self, why: str | None) -> "RemedyPlan":
         """Return the plan with a refusal (None: without one)."""

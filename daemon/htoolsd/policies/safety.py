@@ -1,16 +1,19 @@
 """Safety of the single moves of a policy's plan: budget, redundancy, reserve. Pure functions.
 
 Invariant: three properties survive every move of a policy: a node holds N+1, a node can be lost, all nodes
-have the reserve. :func:`safe_moves` cuts a plan before the first move that would break
-this. :func:`in_order` lets no move overtake another. :func:`guarded` checks the next jobset again on the
-cluster as it is then.
+have the reserve. :func:`safe_moves` cuts a plan before the first move that would break this, and
+:func:`cool_moves` before the first one that makes a node hot. :func:`in_order` lets no move overtake another.
+:func:`guarded` checks the next jobset again on the cluster as it is then.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ganeti_htools.engine.balancing.recheck import retrace
+from ganeti_htools.engine.balancing.relief import worst_hours
 from ganeti_htools.engine.moving.traffic import copied
 from ganeti_htools.engine.redundancy.health import bad_nodes
 from ganeti_htools.engine.redundancy.recoverability import unrecoverable
@@ -30,6 +33,7 @@ from htoolsd.config.policies import Reserve
 from htoolsd.policies.memory import Budget
 
 _NO_RESERVE = Reserve(0.0)
+HOT = "make a node hot (the stop of [relieve])"
 UNSAFE = "the next move would cost redundancy or the reserve"
 
 
@@ -79,6 +83,25 @@ def safe_moves(
         if (bad & ~weak).any() or (gone & ~lost).any() or (lacks and not lacking):
             break
         weak, lost, lacking, count = bad, gone, lacks, made
+    return count
+
+
+def cool_moves(cluster: Cluster, steps: Sequence[NamedMove], cool: float, *, strictly: bool = False) -> int:
+    """Count the first steps after which no new node uses more than ``cool`` of its CPUs in its worst hour.
+
+    Unless ``strictly``, it may use what the old node used. Without ``cool``, and while no load is known, all
+    steps count.
+    """
+    if not cool or not cluster.load_profiles:
+        return len(steps)
+    after = view.state_of(cluster, View(load="real"))
+    everything, count, worst = np.ones(len(after.pnode), np.bool_), 0, worst_hours(after)
+    for made, (step, move) in enumerate(zip(steps, retrace(after, everything, steps), strict=True), 1):
+        source, target, before = after.nodes[step.was[0]], move.nodes[0], worst
+        worst = worst_hours(after)
+        if source != target and worst[target] > max(cool, 0.0 if strictly else before[source]):
+            break
+        count = count if step.with_next else made
     return count
 
 

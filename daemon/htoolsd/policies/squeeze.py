@@ -17,7 +17,7 @@ from ganeti_htools.planning.squeezing.hsqueeze import HSQUEEZE, SqueezeOptions
 from ganeti_htools.planning.squeezing.leftovers import find_leftovers
 from htoolsd.config.policies import SqueezeSettings
 from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy, RemedyPlan
-from htoolsd.policies.safety import UNSAFE, affordable, copies_of
+from htoolsd.policies.safety import HOT, UNSAFE, affordable, cool_moves, copies_of, steps_of
 from htoolsd.policies.squeeze_plans import group_alone, is_accepted, nodes_staying_up, plan_of, safe_steps
 
 _ENOUGH = "every node has the minimal resources free"
@@ -143,9 +143,12 @@ class PowerDown(Squeeze):
                 return refused or RemedyPlan(options, proposal, refusal=f"{few} can be powered down")
             steps = _emptying_steps(group, options, power)
             copies = affordable(copies_of(group, steps), bounds.room)
-            if len(copies) == len(steps) <= safe_steps(group, options, proposal):
+            moves = steps_of(proposal.jobs)[: len(steps)]
+            cool = len(moves) == cool_moves(group, moves, bounds.cool, strictly=True)
+            if cool and len(copies) == len(steps) <= safe_steps(group, options, proposal):
                 return plan_of(group, options, {**power, "steps": steps}, sum(copies))
-            why = f"emptying {', '.join(power['nodes'])} would exceed the budget or cost N+1 redundancy"
+            costs = "exceed the budget or cost N+1 redundancy" if cool else HOT
+            why = f"emptying {', '.join(power['nodes'])} would {costs}"
             refused = RemedyPlan(options, proposal, refusal=why)
             most = offline + len(power["nodes"]) - 1
         return refused

@@ -111,7 +111,12 @@ class Parts:
         plans = Plans(self._file("plans"), below.sync, self.events, settings, claims, copies)
         path = self._file("policies.json")
         return Planning(
-            claims, copies, plans, Policies(path, below.sync, plans, settings, self.events, copies=copies)
+            claims,
+            copies,
+            plans,
+            Policies(
+                path, below.sync, plans, settings, self.events, copies=copies, present_load=below.load.present
+            ),
         )
 
     def _report(self, outside: Outside) -> None:

@@ -209,6 +209,21 @@ def test_acts_after_rounds_in_a_row_with_one_cause(changes: list[dict[str, Any]]
     assert rounds(changes) == active
 
 
+def test_each_hot_node_has_its_own_rounds() -> None:
+    """Node a acts after two rounds, and again two rounds later; b joins meanwhile."""
+    now, memory, acted = replace(SEEN, rounds=Rounds()), PolicyMemory(), []
+    for at, hot in enumerate(("a", "ab", "ab", "ab", "b", "", "b")):
+        need = Need(bool(hot), not hot, "hot", "hot", tuple(hot))
+        seen = replace(now, facts=facts(3.0, now=NOW + at * ROUND), need=need)
+        now = with_next_round(replace(seen, rounds=memory.rounds_of("relieve", "rack1")))
+        memory.rounds["relieve"] = {"rack1": now.rounds}
+        acting = [name for name, streak in now.rounds.nodes.items() if streak == ACTING.hold]
+        assert now.rounds.active is bool(acting)
+        memory.note_action("relieve", ["rack1"], NOW, acting)
+        acted.append("".join(acting))
+    assert acted == ["", "a", "b", "a", "b", "", ""]
+
+
 @pytest.mark.parametrize(
     ("seen", "active"),
     [

@@ -22,7 +22,7 @@ from htoolsd.policies.memory import (
 
 
 def test_reads_what_it_wrote(tmp_path: Path) -> None:
-    one = Rounds(1, False, 5.5, 0.0, "drift", "node1,node2")
+    one = Rounds(1, False, 5.5, 0.0, "drift", "node1,node2", {"node1": 1})
     rounds = {"power up": {"rack1": one}, "power down": {"rack1": Rounds(3, True)}}
     failures, dismissed = {"rack1": Failures(1, "no", 7.5)}, {"rack2": 9.5}
     memory = PolicyMemory([Expense(1.5, 2, 3)], failures, rounds, dismissed)

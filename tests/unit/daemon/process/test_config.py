@@ -17,6 +17,7 @@ from htoolsd.config.notify import NotifySettings
 from htoolsd.config.policies import (
     RebalanceSettings,
     RedistributeSettings,
+    RelieveSettings,
     RepairSettings,
     SqueezeSettings,
 )
@@ -36,6 +37,7 @@ TABLES: dict[str, type[Any]] = {
     "repair": RepairSettings,
     "redistribute": RedistributeSettings,
     "squeeze": SqueezeSettings,
+    "relieve": RelieveSettings,
     "rebalance": RebalanceSettings,
 }
 SAMPLE = Path(__file__).resolve().parents[4] / "systemd" / "htoolsd.toml"
