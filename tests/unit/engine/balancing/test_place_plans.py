@@ -19,7 +19,7 @@ def test_instances_that_find_no_way_at_the_end_go_first(monkeypatch: pytest.Monk
     state = derive(generated(12, Shape(nodes=7, instances=60, templates={"drbd": 1}, fill=0.9)))
     scope, options = np.ones(len(state.group), np.bool_), BalancingOptions()
     plans = PlacePlans(state, scope, options, CopyingOptions(), None)
-    steps, patience = rebalance(state, scope, options, None)[1], Steps(300)
+    steps, patience = rebalance(state, scope, options, None)[1], Steps(60)
     found = [visit for visit, _ in plans.plans(steps, [1e-3, FREE], patience, lambda visits: visits[-6:])]
 
     def left(visit: Visit) -> int:

@@ -1,14 +1,11 @@
 """Scores of moves computed from their changes."""
 
-import random
-
 import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.balancing.scoring import PER_LOCATION, ScoredMoves, exact, failovers, relocations
+from ganeti_htools.engine.balancing.scoring import PER_LOCATION, ScoredMoves, relocations
 from ganeti_htools.engine.balancing.search import Search
-from ganeti_htools.engine.balancing.step_search import bounds_of
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.components import INDEX, WEIGHTS
 from ganeti_htools.engine.rules.node_rules import FITS
@@ -19,7 +16,6 @@ from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance
-from tests.support.rows import any_cluster
 from tests.support.searches import all_candidates, baseline_of, searching
 
 DRBD = DiskTemplate.DRBD
@@ -39,33 +35,6 @@ def score_after(search: Search, found: ScoredMoves, which: int) -> float:
 
 def test_weight_of_a_shared_location() -> None:
     assert WEIGHTS[INDEX["location_score"]] == PER_LOCATION
-
-
-def test_failover_score_equals_the_score_after_it() -> None:
-    rows = [instance("a", DRBD, "n0", "n1"), instance("b", DRBD, "n0", "n2", mem=300)]
-    state = derive(by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 9000), rows))
-    search = searching(state)
-    (candidates, *_) = search.candidates()
-    found = failovers(search.space, baseline_of(search.space), candidates, np.array([0, 1]))
-    assert found.members.tolist() == [0, 1]
-    assert found.new_nodes is None
-    for which, score in enumerate(found.scores.tolist()):
-        assert score == pytest.approx(score_after(search, found, which), abs=CLOSE)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_fast_scores_equal_exact_ones(seed: int) -> None:
-    search = searching(derive(any_cluster(random.Random(seed))))
-    baseline = baseline_of(search.space)
-    for each in all_candidates(search):
-        assert each.new is not None
-        bounds = bounds_of(search.space, each)
-        for members, places in bounds.promising(np.flatnonzero(each.free), None):
-            found, doubtful = relocations(search.space, baseline, each, members, places)
-            scores, changes, squares = exact(search.space, baseline, found.trial(search.space))
-            fits = np.flatnonzero(np.isfinite(scores) & ~doubtful)
-            assert found.scores[fits] == pytest.approx(scores[fits], abs=CLOSE)
-            assert (baseline.score_doubts(changes, squares) >= 0).all()
 
 
 @pytest.mark.parametrize(("largest", "doubted"), [(3000, False), (2000, True)])
@@ -104,18 +73,3 @@ def test_instances_that_exclude_each_other_in_a_location() -> None:
             assert found.scores[which] == pytest.approx(score_after(search, found, which), abs=CLOSE)
             kinds.add(each.kind)
     assert {MoveKind.REPLACE_AND_FAILOVER, MoveKind.FAILOVER_AND_REPLACE} <= kinds
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_scores_equal_those_of_the_state_after_the_move(seed: int) -> None:
-    state = derive(any_cluster(random.Random(seed)))
-    search = searching(state)
-    baseline = baseline_of(search.space)
-    for each in all_candidates(search):
-        assert each.new is not None
-        members = np.flatnonzero(each.free)[:3].repeat(2)
-        places = np.arange(len(members)) % len(search.space.targets)
-        found, _ = relocations(search.space, baseline, each, members, places)
-        scores, *_ = exact(search.space, baseline, found.trial(search.space))
-        for which in np.flatnonzero(np.isfinite(scores)).tolist():
-            assert scores[which] == pytest.approx(score_after(search, found, which), abs=CLOSE)

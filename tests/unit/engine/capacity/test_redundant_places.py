@@ -4,12 +4,12 @@ import pytest
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.capacity.counting import fill_redundantly
 from ganeti_htools.engine.capacity.scope import AllocationScope
-from ganeti_htools.engine.redundancy.assessment import Assessment, assess
+from ganeti_htools.engine.redundancy.assessment import Assessment
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
-from ganeti_htools.model.types import DiskTemplate, Fail
+from ganeti_htools.model.types import DiskTemplate
 
 EXT, DRBD = InstanceKind(DiskTemplate.EXT, 1), InstanceKind(DiskTemplate.DRBD, 1)
 
@@ -42,19 +42,3 @@ def test_many_are_placed_before_anybody_looks_while_there_is_plenty(
     assert filled.placed == 100
     assert after.columns.primaries.sum() == 100
     assert looked < 10
-
-
-def test_the_last_ones_leave_room_to_lose_a_node() -> None:
-    state = simulated("p,3,8t,10000,16,64")
-    after, filled = fill_redundantly(state, EXT.instance(InstanceSize(1000, 1024, 1)), site(state), 0, None)
-    # 29 would fit; those of a lost node, nine at most, have to find room on the other two.
-    assert filled.placed == 18
-    assert filled.failures == dict.fromkeys(Fail, 0) | {Fail.N1: 3}
-    assert assess(after, np.ones(3, np.bool_), PlacementOptions()).holds()
-
-
-def test_names_go_on_from_the_first() -> None:
-    state = simulated("p,3,8t,10000,16,64")
-    after, _ = fill_redundantly(state, EXT.instance(InstanceSize(4000, 1024, 1)), site(state), 7, None)
-    # A node takes two, so the two on one find room on the others, which have one each.
-    assert [each.name for each in after.cluster.instances] == ["new-7", "new-8", "new-9", "new-10"]

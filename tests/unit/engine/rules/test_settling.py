@@ -10,30 +10,12 @@ from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.moves import MoveKind
-from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import demand
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance
 
 NODES = dict.fromkeys("abc", 10_000)
 EVERYWHERE = np.ones(3, np.bool_)
-
-
-def assert_equal(state: State, expected: State) -> None:
-    for name in ("pnode", "snode", "peers", "tag_counts", "forthcoming", "template"):
-        assert np.array_equal(getattr(state, name), getattr(expected, name)), name
-    for name in ("i_mem", "r_mem", "unallocated", "fail_n1", "primaries", "secondaries", "u_cpu"):
-        assert np.array_equal(getattr(state.columns, name), getattr(expected.columns, name)), name
-
-
-def test_a_new_instance_gets_a_row() -> None:
-    old, new = instance("old", DiskTemplate.EXT, "a"), instance("new", DiskTemplate.EXT, "c")
-    state = derive(cluster(NODES, [old]))
-    trial = placements.allocate_one(
-        state, state.requested_instance(instance("new", DiskTemplate.EXT, "")), np.arange(3), EVERYWHERE
-    )
-    assert settling.settle(state, trial.only(2)) == 1
-    assert_equal(state, derive(cluster(NODES, [old, new])))
 
 
 def test_loads_that_were_equal_are_counted_apart_after_an_instance_with_different_loads() -> None:
@@ -46,15 +28,6 @@ def test_loads_that_were_equal_are_counted_apart_after_an_instance_with_differen
     expected = derive(cluster(NODES, [old, new])).columns
     for name in ("load_cpu", "load_mem", "load_dsk", "load_net"):
         assert getattr(state.columns, name).tolist() == getattr(expected, name).tolist(), name
-
-
-def test_an_instance_that_fails_over_changes_the_roles_of_its_nodes() -> None:
-    state = derive(cluster(NODES, [instance("one", DiskTemplate.DRBD, "a", "b")]))
-    before = state.copy()
-    trial = move(state, state.instance(0), MoveKind.FAILOVER, None, EVERYWHERE)
-    assert settling.settle(state, trial.only(0)) == 0
-    assert_equal(state, derive(cluster(NODES, [instance("one", DiskTemplate.DRBD, "b", "a")])))
-    assert_equal(before, derive(cluster(NODES, [instance("one", DiskTemplate.DRBD, "a", "b")])))
 
 
 def test_copy_has_its_own_reserves_once_an_instance_moves_there() -> None:
