@@ -105,46 +105,6 @@ def following(directory: Path, config: str = "") -> Iterator[Daemon]:
         yield daemon
 
 
-def test_claim_ends_with_its_job(tmp_path: Path, ganeti: Simulator, new: str) -> None:
-    with following(tmp_path) as daemon:
-        for name in (new, "none.example.org"):
-            answer = decide(daemon, request(tmp_path, name, full_after(EACH)))
-            assert answer["success"]
-        wait_until(lambda: daemon.told("claim ended"))
-        (ended,) = daemon.told("claim ended")
-        assert (ended["instance"], ended["reason"]) == ("none.example.org", "no job")
-        assert daemon.status()["claims"]["living"] == 1
-        wait_until(lambda: daemon.status()["ledger"]["claims"] == 1)
-        ganeti.finish()
-        wait_until(lambda: daemon.status()["claims"]["living"] == 0)
-        wait_until(lambda: daemon.status()["ledger"]["claims"] == 0)
-
-
-@pytest.mark.usefixtures("ganeti")
-def test_claim_survives_a_daemon_restart(tmp_path: Path, new: str) -> None:
-    other = request(tmp_path, "other.example.org", full_after(EACH))
-    with following(tmp_path) as daemon:
-        assert decide(daemon, request(tmp_path, new, full_after(EACH)))["success"]
-        wait_until(lambda: daemon.status()["ledger"]["claims"] == 1)
-    with running(tmp_path / "daemon", config="config_seconds = 0.05\n") as daemon:
-        wait_until(lambda: daemon.status()["claims"]["living"])
-        assert f"; resources are claimed for {new}" in decide(daemon, other)["info"]
-
-
-def test_decision_does_not_wait_for_a_locked_ledger(tmp_path: Path, ganeti: Simulator, new: str) -> None:
-    ledger = tmp_path / "daemon" / "state" / "ledger.sqlite"
-    with following(tmp_path) as daemon:
-        lock = sqlite3.connect(ledger, isolation_level=None)
-        lock.execute("BEGIN IMMEDIATE")
-        answer = decide(daemon, request(tmp_path, new, full_after(EACH)))
-        assert answer["success"]
-        assert "; decided without the ledger: " in answer["info"]
-        assert daemon.status()["claims"]["living"] == 1
-        lock.close()
-        wait_until(lambda: daemon.status()["ledger"]["claims"] == 1)
-        ganeti.finish()
-
-
 def decide_without_ledger(daemon: Daemon, path: Path, error: str) -> None:
     """Decide without the ledger; check the note in the answer and the one line in the log."""
     answer = decide(daemon, path)
@@ -157,32 +117,8 @@ def decide_without_ledger(daemon: Daemon, path: Path, error: str) -> None:
     ]
 
 
-def of_a_newer_version(path: Path) -> str:
-    with closing(sqlite3.connect(path)) as ledger:
-        ledger.execute("CREATE TABLE ledger_version (version_num TEXT)")
-        ledger.execute("INSERT INTO ledger_version VALUES ('9999')")
-        ledger.commit()
-    return newer_version()
-
-
 def newer_version() -> str:
     return f"ledger: schema version 9999 is newer than this htoolsd ({VERSION}); install a newer htoolsd"
-
-
-def test_claim_is_written_later_when_the_ledger_was_unusable(
-    tmp_path: Path, ganeti: Simulator, new: str
-) -> None:
-    path = tmp_path / "daemon" / "state" / "ledger.sqlite"
-    path.parent.mkdir(mode=0o700)
-    error = of_a_newer_version(path)
-    with running(tmp_path / "daemon", config="config_seconds = 0.05\n") as daemon:
-        wait_until(lambda: daemon.told("ledger unavailable"))
-        wait_until(lambda: daemon.status()["claims"]["active"])
-        decide_without_ledger(daemon, request(tmp_path, new, full_after(EACH)), error)
-        path.rename(tmp_path / "spoilt")
-        wait_until(lambda: daemon.status()["ledger"]["claims"] == 1)
-        assert len(daemon.told("ledger available again")) == 1
-        ganeti.finish()
 
 
 def test_ledger_that_a_newer_daemon_upgrades_needs_attention(daemon: Daemon) -> None:

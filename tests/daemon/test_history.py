@@ -52,15 +52,6 @@ def test_written_entries_survive_a_kill(tmp_path: Path) -> None:
             assert names == [["web.example.org"], ["mail.example.org"]]
 
 
-def test_keeps_entries_in_memory_when_the_disk_refuses_them(tmp_path: Path) -> None:
-    (tmp_path / "state" / "history.sqlite").mkdir(parents=True)
-    with running(tmp_path) as daemon:
-        assert decide(daemon, "web.example.org")["success"]
-        assert kinds(daemon) == ["decision"]
-        assert daemon.status()["history"]["error"]
-        assert "in memory only (1 waiting, 0 lost)" in ctl(daemon, "status").stdout
-
-
 def test_explains_why_an_instance_is_on_its_nodes(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED)) as (daemon, _):
         done = json.loads(tool("hbal", f"-D{daemon.socket}", "-X", "-l1", "--json").stdout)
@@ -72,16 +63,3 @@ def test_explains_why_an_instance_is_on_its_nodes(tmp_path: Path) -> None:
         assert "It was placed there by: " in text
         with pytest.raises(CallRefusedError, match="Unknown instance: nobody"):
             call(daemon, "why", instance="nobody")
-
-
-@pytest.mark.parametrize(
-    ("wanted", "told"),
-    [
-        ({"instance": ""}, "history: instance: expected a name"),
-        ({"since": "yesterday"}, "history: since: expected seconds of the epoch"),
-        ({"most": 0}, "history: most: expected a number from 1 to 10000"),
-    ],
-)
-def test_refuses_wrong_arguments(daemon: Daemon, wanted: dict[str, object], told: str) -> None:
-    with pytest.raises(CallRefusedError, match=told):
-        call(daemon, "history", **wanted)

@@ -109,12 +109,6 @@ def test_plan_for_one_of_several_groups_equals_that_of_the_tool(tmp_path: Path) 
             made(daemon)
 
 
-def test_optimised_plan_comes_with_the_greedy_score(tmp_path: Path) -> None:
-    with following(tmp_path, generated(3, DRAINED)) as (daemon, _):
-        told = json.loads(tool("hbal", f"-D{daemon.socket}", "--optimise=0.5", "--json").stdout)
-        assert told["greedy"]["score"] >= told["score"]["after"] == last(daemon)["score"]["after"]
-
-
 def test_plan_uses_the_requested_generations(tmp_path: Path) -> None:
     rows = generated(3, DRAINED)
     with following(tmp_path, rows) as (daemon, ganeti):
@@ -183,26 +177,6 @@ def test_polls_live_data_around_each_jobset(tmp_path: Path) -> None:
         wait_until(lambda: asked() >= before + 4)
 
 
-def test_begins_no_plan_on_another_node(tmp_path: Path) -> None:
-    with following(tmp_path, generated(3, DRAINED)) as (daemon, ganeti):
-        plan = made(daemon, max_length=1)["id"]
-        (tmp_path / "daemon" / "ssconf_master_node").write_text("elsewhere\n")
-        wait_until(lambda: daemon.status()["cluster"]["master"] is False)
-        with pytest.raises(CallRefusedError, match="this is not the master node"):
-            call(daemon, "execute", plan=plan)
-        assert not ganeti.tell("jobs")
-
-
-def test_powers_nodes_down(tmp_path: Path) -> None:
-    with following(tmp_path, generated(4, SPACIOUS)) as (daemon, ganeti):
-        done = tool("hsqueeze", f"-D{daemon.socket}", "-X", "--json")
-        report = json.loads(done.stdout)
-        assert (done.returncode, report["execution"]["ending"]) == (0, "done")
-        offline = {node.name for node in ganeti.rows().nodes if node.offline}
-        assert offline == set(report["nodes"]) != set()
-        assert last(daemon)["groups"] == ["group1"]
-
-
 def test_outcome_equals_that_of_the_tool(tmp_path: Path) -> None:
     outcomes = []
     for name in ("daemon", "tool"):
@@ -256,21 +230,6 @@ def test_interrupt_stops_after_the_jobset(tmp_path: Path) -> None:
         assert (tmp_path / "saved.remaining").read_text().count("gnt-instance") >= 3
 
 
-def test_ignores_interrupts_if_started_so(tmp_path: Path) -> None:
-    with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
-            with hbal(daemon, "-l2") as process:
-                submitted(daemon)
-                process.send_signal(signal.SIGINT)
-                ganeti.finish()
-                status, out, err = result(process)
-        finally:
-            signal.signal(signal.SIGINT, before)
-        assert (status, err) == (0, "")
-        assert out.endswith("Jobs: 2 succeeded\n")
-
-
 def test_second_interrupt_leaves_the_jobs(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         with hbal(daemon, "-l4") as process:
@@ -320,21 +279,6 @@ def test_balances_groups_one_after_the_other(tmp_path: Path, letter: str) -> Non
         assert not any(told["steps"] for told in again["groups"])
 
 
-def test_runs_one_plan_at_a_time_in_a_node_group(tmp_path: Path) -> None:
-    with following(tmp_path, generated(3, TWO_GROUPS), FOR_EVER) as (daemon, _):
-        first, second = (made(daemon, group="group1")["id"] for _ in range(2))
-        other, everywhere = made(daemon, group="group2")["id"], made(daemon, "hsqueeze")["id"]
-        both = made(daemon, all_groups=True)["id"]
-        call(daemon, "execute", plan=first)
-        for refused in (second, everywhere, both):
-            with pytest.raises(CallRefusedError, match=f"plan {first} is running in node group group1"):
-                call(daemon, "execute", plan=refused)
-        call(daemon, "execute", plan=other)
-        with pytest.raises(CallRefusedError, match=f"plan {first} is already running"):
-            call(daemon, "execute", plan=first)
-        assert daemon.status()["plans"] == {"running": 2}  # those that are only shown do not count
-
-
 def test_plan_fails_with_its_job(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED)) as (daemon, ganeti):
         ganeti.tell("fail", ".*")
@@ -366,31 +310,6 @@ def test_stops_or_replans_when_the_plan_does_not_fit(tmp_path: Path, wish: str) 
             assert len(done["execution"]["replanned"]) == 1
             assert ["said", "Planning anew..."] in done["log"]
             assert {state for _, state in ganeti.tell("jobs")} == {"success"}
-
-
-def test_waits_for_luxid_during_a_plan(tmp_path: Path) -> None:
-    with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
-        begun(daemon, max_length=2)
-        ganeti.tell("master", False)
-        wait_until(lambda: any("Ganeti cannot be asked" in line for _, line in whole(daemon)["log"]))
-        ganeti.tell("master", True)
-        ganeti.finish()
-        done = until(daemon, "done")
-        assert ["warned", "Ganeti answers again"] in done["log"]
-        assert [state for _, state in ganeti.tell("jobs")] == ["success"] * 2
-
-
-@pytest.mark.parametrize("source", ["-D", pytest.param("-L", marks=pytest.mark.long)])
-def test_retries_after_answers_of_an_unexpected_shape(tmp_path: Path, source: str) -> None:
-    with following(tmp_path, generated(3, DRAINED), "--job-seconds=0.1") as (daemon, ganeti):
-        socket = daemon.socket if source == "-D" else ganeti.socket
-        for count, method in enumerate(("QueryJobs", "SubmitManyJobs", "WaitForJobChange"), 1):
-            ganeti.tell("odd", method, [[[1]]])
-            done = tool("hbal", f"{source}{socket}", "-X", "-l2")
-            assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "Jobs: 2 succeeded")
-            assert f"{method}: the answer has an unexpected shape" in done.stderr
-            assert [state for _, state in ganeti.tell("jobs")] == ["success"] * 2 * count
-            call(daemon, "refresh")
 
 
 def used(rows: Cluster, busy: Sequence[str] = ()) -> str:
@@ -438,19 +357,6 @@ def test_waits_for_a_silent_node_only_on_request(tmp_path: Path) -> None:
             ganeti.tell("find", lost)
             assert result(waiting)[0] == 0
         assert numbers(whole(daemon)) == [1, 2]
-
-
-def test_carries_nothing_out_while_a_node_is_silent(tmp_path: Path) -> None:
-    rows = generated(3, DRAINED)
-    with following(tmp_path, rows) as (daemon, ganeti):
-        ganeti.tell("lose", used(rows))
-        call(daemon, "refresh")
-        done = tool("hbal", f"-D{daemon.socket}", "-X")
-        silent = f"nodes that are in use do not report: {used(rows)}"
-        told = f"Error: {silent}: nothing is carried out (--wait-for-nodes waits for them)"
-        assert (done.returncode, done.stderr.splitlines()[-1]) == (1, told)
-        assert not ganeti.tell("jobs")
-        assert tool("hbal", f"-D{daemon.socket}").returncode == 0
 
 
 @pytest.mark.parametrize("source", ["-D", "-L"])
@@ -546,21 +452,6 @@ def test_plans_for_programs(tmp_path: Path) -> None:
         assert told == whole(daemon)
         assert told["certificate"] == {"verdict": "holds", "reasons": []}
         assert json.loads(ctl(daemon, "plans", "--json").stdout) == call(daemon, "plans")
-
-
-def test_follow_waits_for_changes(tmp_path: Path) -> None:
-    with following(tmp_path, generated(3, DRAINED), "--job-seconds=0.5") as (daemon, _):
-        plan = made(daemon, max_length=1)["id"]
-        serial: int | None = None
-        seen: list[Any] = []
-        call(daemon, "execute", plan=plan)
-        while not seen or seen[-1]["state"] in ("running", "stopping"):
-            news = call(daemon, "follow", plan=plan, serial=serial)
-            assert news["serial"] != serial
-            serial = news["serial"]
-            seen.append(news)
-        assert [each["state"] for each in seen][-1] == "done"
-        assert len(seen) < 20
 
 
 def test_figures_of_standby_nodes_survive_a_kill(tmp_path: Path) -> None:

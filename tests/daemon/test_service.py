@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -289,35 +289,6 @@ def test_service_manager_is_told_and_watchdog_is_fed(tmp_path: Path) -> None:
 # Serving
 
 
-def test_status_has_counts(daemon: Daemon, request_path: Path) -> None:
-    before = daemon.status()
-    assert executable(daemon.socket, request_path).returncode == 0
-    status = daemon.status()
-    assert status["pid"] == daemon.process.pid
-    assert status["socket"] == str(daemon.socket)
-    assert status["luxi"]["state"] == "unreachable"
-    assert "No such file or directory" in status["luxi"]["error"]
-    assert (status["cluster"]["nodes"], status["cluster"]["late"]) == (None, True)
-    assert status["luxi"]["path"].endswith("/luxi")
-    assert status["decisions"]["served"] == before["decisions"]["served"] + 1
-    assert status["decisions"]["last_ms"] > 0
-    assert (status["decisions"]["kept_nodes"], status["decisions"]["kept_instances"]) == (5, 50)
-    assert status["uptime_s"] > before["uptime_s"]
-    resident = int(Path(f"/proc/{daemon.process.pid}/statm").read_text().split()[1]) * os.sysconf(
-        "SC_PAGE_SIZE"
-    )
-    assert status["memory_mib"] == pytest.approx(resident / 2**20, abs=5)
-
-
-def test_notices_a_luxid_that_appears(tmp_path: Path) -> None:
-    with running(tmp_path / "daemon", config=OFTEN) as daemon:
-        wait_until(lambda: daemon.status()["luxi"]["state"] == "unreachable")
-        with simulator(tmp_path / "daemon", small_cluster()):
-            wait_until(lambda: daemon.status()["cluster"]["nodes"] == 5)
-            assert daemon.status()["luxi"]["state"] == "reachable"
-            assert daemon.status()["luxi"]["error"] is None
-
-
 def test_status_is_answered_while_a_decision_keeps_the_interpreter_busy(
     tmp_path: Path, request_path: Path
 ) -> None:
@@ -349,29 +320,6 @@ def test_gives_up_a_decision_that_hangs(tmp_path: Path, request_path: Path) -> N
         gated.signal(signal.SIGHUP)
         wait_until(lambda: gated.told("configuration reloaded"))
         assert executable(gated.socket, request_path).stderr == ""
-
-
-def test_killed_client_does_not_affect_the_others(gated: Daemon, request_path: Path) -> None:
-    killed = ask_for_decision(gated, request_path)
-    gated.wait_begun()
-    waiting = ask_for_decision(gated, request_path)
-    wait_until(lambda: gated.status()["decisions"]["waiting"] == 1)
-    killed.kill()
-    result(killed)
-    wait_until(lambda: gated.status()["decisions"]["abandoned"] == 1)
-    assert gated.status()["decisions"]["running"] == 1
-    gated.gate.touch()
-    assert result(waiting) == (0, hail(request_path).stdout, "")
-
-
-def test_idle_clients_do_not_keep_others_out(daemon: Daemon, request_path: Path) -> None:
-    with ExitStack() as stack:
-        crowd = [stack.enter_context(connect(daemon.socket)) for _ in range(64)]
-        assert daemon.status()["connections"] == 10
-        finished = executable(daemon.socket, request_path)
-        assert (finished.stdout, finished.stderr) == (hail(request_path).stdout, "")
-        assert b"the idle connection was closed" in crowd[0].recv(1000)
-    wait_until(lambda: daemon.status()["connections"] == 1)
 
 
 # Misbehaving clients
