@@ -64,6 +64,12 @@ def heeding() -> Iterator[None]:
         signal.signal(number, signal.SIG_IGN)
 
 
+@pytest.fixture
+def short_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``hbal --front`` and plans with a price come from few steps, unless they have a time."""
+    monkeypatch.setattr("ganeti_htools.planning.balancing.hbal.EVALUATIONS", 50)
+
+
 @pytest.fixture(scope="session")
 def oracle() -> Oracle:
     """Debian's own hail and hbal, or those in the folder ORACLE; without them the test is skipped."""

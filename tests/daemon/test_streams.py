@@ -14,7 +14,7 @@ DAEMON = f"{sys.executable} -m htoolsd --socket socket --state-dir state --luxi 
 # Asks often enough that what is logged of it fills any pipe.
 ASKING = """
 import ganeti_htools.client.calls, sys
-for _ in range(1000):
+for _ in range(500):
     try:
         ganeti_htools.client.calls.ask("socket", "no" * 50, {}, patience=20)
     except ganeti_htools.client.calls.CallRefusedError:
@@ -67,19 +67,17 @@ def test_daemon_works_when_nobody_reads_its_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("redirection", "status", "said"),
+    ("command", "status", "said"),
     [
-        (">&-", 0, ""),
-        (">/dev/full", 1, "Error: standard output: No space left on device\n"),
-        ("2>&-", 0, ""),
-        (">&- 2>&-", 0, ""),
+        ("hinfo -t cluster >&-", 0, ""),
+        ("hinfo -t cluster >/dev/full", 1, "Error: standard output: No space left on device\n"),
+        ("hspace --help >/dev/full", 1, "Error: standard output: No space left on device\n"),
+        ("hspace --help 2>&-", 0, ""),
+        ("hinfo -t cluster >&- 2>&-", 0, ""),
     ],
 )
-@pytest.mark.parametrize("command", ["hinfo -t cluster", "hspace --help"])
-def test_tool_fails_when_it_cannot_print(
-    cluster_file: Path, command: str, redirection: str, status: int, said: str
-) -> None:
-    ended = shell(f"{PROGRAMS}/{command} {redirection}", cluster_file.parent)
+def test_tool_fails_when_it_cannot_print(cluster_file: Path, command: str, status: int, said: str) -> None:
+    ended = shell(f"{PROGRAMS}/{command}", cluster_file.parent)
     assert (ended.returncode, ended.stderr) == (status, said)
 
 

@@ -42,7 +42,7 @@ def without_limits(cluster: Cluster) -> Cluster:
     return replace(cluster, nodes=tuple(nodes))
 
 
-@settings(max_examples=75)
+@settings(max_examples=40)
 @given(case=limited_cases)
 def test_new_instance_fits_only_where_its_amounts_are_allowed(case: tuple[State, Instance]) -> None:
     state, new = case

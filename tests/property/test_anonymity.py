@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,7 +30,14 @@ from tests.support.storage_units import case_with_units
 from tests.support.super_clusters import super_cluster
 
 ROOT = Path(__file__).parents[2]
-OWN = words(path.read_text("utf-8") for path in (ROOT / "ganeti_htools").rglob("*.py"))
+
+
+@cache
+def own_words() -> frozenset[str]:
+    """The words of our programs."""
+    return words(path.read_text("utf-8") for path in (ROOT / "ganeti_htools").rglob("*.py"))
+
+
 MARK = "Žq"  # in half of the planted names
 # Words of formats, beginnings of others, other letters, and what a pattern could take for something else.
 PLANTED = (
@@ -138,10 +146,10 @@ def test_requests_are_answered_the_same(seeds: range) -> None:
         request = json.loads(case.text)
         collector = Collector()
         tags = request["cluster_tags"]
-        DocumentRenamer(collector, TagRenamer(tags, collector), str, OWN)(request)
+        DocumentRenamer(collector, TagRenamer(tags, collector), str, own_words())(request)
         names = Substitutes(collector.names)
-        text = FreeText(names, OWN)
-        other = DocumentRenamer(names, TagRenamer(tags, names), text, OWN)(request)
+        text = FreeText(names, own_words())
+        other = DocumentRenamer(names, TagRenamer(tags, names), text, own_words())(request)
         assert "example.org" not in json.dumps(other)
         options = PlacementOptions(capacity=seed % 3 > 0)
         before, after = (respond(json.dumps(each).encode(), options).summary for each in (request, other))

@@ -28,7 +28,7 @@ copyings = st.builds(
 )
 
 
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(
     case=cases,
     options=balancings,

@@ -36,7 +36,7 @@ async def test_next_run_completes_an_interrupted_run(autojump_clock: MockClock, 
     """Cut off at each moment; jobs that were submitted by then go on, and end."""
     start, options = await to_be_squeezed(action)
     done = await squeezed(start, options)
-    for events in count(1):
+    for events in count(1, 2 if action.endswith("without programs") else 1):
         async with simulated(start) as (master, client):
             caller = Caller(master, client)
             if not await caller.cut_off(events, options):
@@ -51,7 +51,7 @@ async def test_next_run_completes_an_interrupted_run(autojump_clock: MockClock, 
 
 async def test_interrupted_nodes_count_towards_max_nodes(autojump_clock: MockClock) -> None:
     options, went = replace(LOOSE, max_nodes=1), set()
-    for events in count(1):
+    for events in count(1, 2):
         async with simulated(world()) as (master, client):
             caller = Caller(master, client)
             if not await caller.cut_off(events, options):

@@ -195,6 +195,6 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 def test_ledger_agrees_with_a_plain_account(empty_ledger_url: str) -> None:
-    steps = settings(max_examples=20, stateful_step_count=20)
+    steps = settings(max_examples=12, stateful_step_count=20)
     machine = type("Machine", (LedgerMachine,), {"url": empty_ledger_url})
     run_state_machine_as_test(machine, settings=steps)

@@ -301,4 +301,4 @@ class Steps(RuleBasedStateMachine):
 
 
 TestSteps = Steps.TestCase
-TestSteps.settings = settings(max_examples=8, stateful_step_count=30)
+TestSteps.settings = settings(max_examples=5, stateful_step_count=30)

@@ -137,7 +137,7 @@ def cheapest(state: State, request: Allocate, options: PlacementOptions) -> tupl
     return None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 1 << 40))
 def test_descent_makes_room_by_possible_moves(seed: int) -> None:
     """Without the search of all plans. It never has fewer moves than that."""

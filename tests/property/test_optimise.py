@@ -56,7 +56,7 @@ def check_steps(state: State, plan: RatedPlan, options: BalancingOptions) -> Sta
     return state
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(case=cases, options=balancings, chosen=st.integers(0, 3), number=st.sampled_from([15, 160]))
 def test_optimised_plan_can_be_made_and_is_never_worse(
     case: tuple[State, Instance], options: BalancingOptions, chosen: int, number: int

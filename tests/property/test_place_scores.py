@@ -28,7 +28,7 @@ def blocks(state: State, force: bool) -> Iterator[tuple[SearchSpace, Batch, Plac
         yield space, batch, place_scores(space, space.baseline(), batch)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(case=cases)
 def test_settled_place_has_its_score_and_equals_the_derived_state(case: tuple[State, Instance]) -> None:
     state, new = case
@@ -51,7 +51,7 @@ def test_settled_place_has_its_score_and_equals_the_derived_state(case: tuple[St
             np.testing.assert_array_equal(after.tag_counts, fresh.tag_counts)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(case=cases)
 def test_places_of_possible_moves_have_the_score_of_the_move(case: tuple[State, Instance]) -> None:
     state, _ = case

@@ -42,7 +42,7 @@ def assert_alike(state: State, expected: State) -> None:
         np.testing.assert_array_equal(getattr(state, name), getattr(expected, name), err_msg=name)
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(case=several, rng=st.randoms(use_true_random=False))
 def test_promised_instance_counts_as_if_placed(
     case: tuple[Cluster, tuple[Instance, ...]], rng: Random

@@ -18,6 +18,7 @@ from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from tests.support.clusters import MOVABLE, Shape
 from tests.support.rows import any_cluster, with_master
+from tests.support.seeds import few
 
 OPTIONS = BalancingOptions(min_gain=0.0, min_gain_limit=0.0, max_length=12)
 
@@ -40,7 +41,7 @@ def obstacle(cluster: Cluster, steps: list[NamedMove]) -> str | None:
     return recheck.obstacle(state, scope, steps, OPTIONS, movable)
 
 
-@pytest.mark.parametrize("seeds", [range(15), range(15, 30)])
+@pytest.mark.parametrize("seeds", few(range(15), 30))
 @pytest.mark.parametrize("force", [False, True])
 def test_a_plan_holds_where_it_was_made(seeds: range, force: bool) -> None:
     made = 0

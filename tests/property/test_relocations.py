@@ -18,7 +18,7 @@ from ganeti_htools.model.types import Fail, MirrorType
 from tests.property.narrow import cases, figures
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(case=cases)
 @pytest.mark.parametrize("force", [False, True])
 def test_move_equals_its_operations_one_after_the_other(force: bool, case: tuple[State, Instance]) -> None:

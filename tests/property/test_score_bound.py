@@ -112,7 +112,7 @@ def few(state: State, scope: Bools, nodes: Sequence[int], limit: int) -> dict[in
     return found
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(case=cases, parts=st.lists(st.floats(0, 1), min_size=2, max_size=2))
 def test_no_placement_within_a_budget_is_below_the_bound(
     case: tuple[State, Instance], parts: list[float]
@@ -134,7 +134,7 @@ def test_no_placement_within_a_budget_is_below_the_bound(
 
 
 @given(seed=st.integers(0, 1 << 30), part=st.floats(0, 1.1))
-@settings(max_examples=8)
+@settings(max_examples=4)
 def test_whole_instances_count_and_no_placement_is_below_the_bound(seed: int, part: float) -> None:
     """Instances have the usual load of 1, so numbers of instances on nodes are whole."""
     check(seed, part, ())
@@ -142,7 +142,7 @@ def test_whole_instances_count_and_no_placement_is_below_the_bound(seed: int, pa
 
 @pytest.mark.parametrize("tags", [("migration",), ("exclusion", "location")])
 @given(seed=st.integers(0, 1 << 30), part=st.floats(0, 1.1))
-@settings(max_examples=8)
+@settings(max_examples=4)
 def test_no_placement_that_tags_allow_is_below_the_bound(
     tags: tuple[str, ...], seed: int, part: float
 ) -> None:
@@ -170,7 +170,7 @@ def crowded(seed: int, tags: tuple[str, ...]) -> State:
 def check(seed: int, part: float, tags: tuple[str, ...]) -> None:
     """Try all placements of a small cluster."""
     state, scope = crowded(seed, tags), np.ones(3, np.bool_)
-    found = list(all_placements(state, scope, few(state, scope, range(3), 1500)))
+    found = list(all_placements(state, scope, few(state, scope, range(3), 500)))
     budget = part * max(cost for cost, _ in found) if part <= 1 else math.inf
     with mock.patch.object(score_bound, "ROUNDS", 12):
         bounds = score_bounds(state, scope, BalancingOptions(), None, [budget])
@@ -178,7 +178,7 @@ def check(seed: int, part: float, tags: tuple[str, ...]) -> None:
     assert bounds[0] <= min(score for cost, score in found if cost <= budget) + 1e-9
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(case=cases)
 def test_costs_are_those_of_the_cheapest_ways(case: tuple[State, Instance]) -> None:
     state, _ = case
@@ -196,7 +196,7 @@ def test_costs_are_those_of_the_cheapest_ways(case: tuple[State, Instance]) -> N
             assert cost == pytest.approx(least)
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(case=cases, options=balancings)
 def test_no_plan_is_below_the_bound_of_what_it_copies(
     case: tuple[State, Instance], options: BalancingOptions

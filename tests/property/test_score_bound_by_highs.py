@@ -30,8 +30,7 @@ def model(seed: int, nodes: int, instances: int) -> tuple[LinearScore, PlaceCost
     return score, costs_of(state, score, options)
 
 
-@pytest.mark.parametrize("part", [0.02, 0.1, 0.3])
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(("seed", "part"), [(1, 0.02), (2, 0.1), (3, 0.3)])
 def test_bound_of_mixtures_of_places_is_close_to_the_proved_optimum(seed: int, part: float) -> None:
     score, costs = model(seed, 8, 40)
     budget = part * float(costs.parts.max(axis=2).sum())  # of what it costs to bring all to new nodes

@@ -31,7 +31,7 @@ def lost(state: State, late: Bools) -> set[str]:
     return {state.cluster.instances[each.instance].name for each in recoveries if each.node == NOWHERE}
 
 
-@settings(max_examples=12)
+@settings(max_examples=7)
 @given(seed=st.integers(0, 1 << 30))
 @example(seed=135)  # a class that the nodes of the group have, but not the node of its instance
 @example(seed=286)  # nodes are powered up

@@ -141,7 +141,7 @@ def test_free_storage_is_exact_after_squeezing(seeds: range) -> None:
 
 
 @pytest.mark.parametrize("full", [False, True])
-@pytest.mark.parametrize("seeds", few(range(10), 20))
+@pytest.mark.parametrize("seeds", few(range(5), 20))
 def test_free_storage_is_exact_during_rolling_maintenance(full: bool, seeds: range) -> None:
     came = 0
     for seed in seeds:
@@ -158,7 +158,7 @@ def test_free_storage_is_exact_during_rolling_maintenance(full: bool, seeds: ran
     assert came > 7
 
 
-@pytest.mark.parametrize("seeds", few(range(10), 20))
+@pytest.mark.parametrize("seeds", few(range(5), 20))
 def test_free_storage_is_exact_after_lost_nodes(seeds: range) -> None:
     came = 0
     for seed in seeds:

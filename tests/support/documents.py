@@ -27,11 +27,17 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 
 from ganeti_htools.backends import text
+from ganeti_htools.cli import htoolsctl
+from ganeti_htools.commandline.programs import PROGRAMS as TOOLS
+from ganeti_htools.commandline.reading import Reply, read
+from ganeti_htools.simulator import program as simulator_program
+from htoolsd.config.config import argument_parser
 from tests.support.programs import PATIENCE, PROGRAMS, ROOT, running, wait_until
 from tests.support.simulators import simulator
 
@@ -205,6 +211,23 @@ def shell(directory: Path, sample: str) -> Iterator[Shell]:
             started.end()
 
 
+def complaint(words: Sequence[str]) -> str:
+    """What one of our programs has against a command line, but for what is left out."""
+    program, *arguments = words
+    if program in TOOLS:
+        reply = read(TOOLS[program], arguments)
+        said = reply.text if isinstance(reply, Reply) and reply.status else ""
+        return "" if "requires an argument" in said else said
+    parsers = {
+        "htoolsctl": htoolsctl.parser,
+        "htoolsd": argument_parser,
+        "htools-simulator": simulator_program.argument_parser,
+    }
+    with redirect_stderr(StringIO()) as said_of_it, suppress(SystemExit):
+        parsers[program]().parse_known_args(arguments)
+    return "" if "are required" in said_of_it.getvalue() else said_of_it.getvalue()
+
+
 def matches(expected: str, printed: str) -> bool:
     """Whether a program printed what is expected; blanks at the end of lines and empty lines do not count."""
     wanted, got = map(_lines, (expected, printed))
@@ -229,7 +252,7 @@ def carry_out(started: Shell, block: Block, expected: str | None) -> str:
         if good:
             return printed
         assert time.monotonic() - begin < PATIENCE, f"{block.text}\nprints:\n{first}\nexpected:\n{expected}"
-        time.sleep(0.2)
+        time.sleep(0.5)
 
 
 def write(path: Path) -> None:

@@ -5,20 +5,14 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stderr, suppress
 from functools import cache
-from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.cli import htoolsctl
-from ganeti_htools.commandline.programs import PROGRAMS
-from ganeti_htools.commandline.reading import Reply, read
-from ganeti_htools.simulator import program as simulator
-from htoolsd.config.config import Config, argument_parser, load
-from tests.support.documents import DOCUMENTS, OURS, SAMPLES, Block, blocks, matches, sessions
+from htoolsd.config.config import Config, load
+from tests.support.documents import DOCUMENTS, OURS, SAMPLES, Block, blocks, complaint, matches, sessions
 from tests.support.programs import ROOT
 from tests.support.storage_units import taken
 
@@ -45,23 +39,6 @@ def test_examples_of_commands_are_commands_of_a_shell() -> None:
         done = subprocess.run(["bash", "-n"], input=block.text, capture_output=True, text=True)
         assert done.stderr == "", block.text
     assert sum(block.runs for block in commands) > 40
-
-
-def complaint(words: Sequence[str]) -> str:
-    """What one of our programs has against a command line, but for what is left out."""
-    program, *arguments = words
-    if program in PROGRAMS:
-        reply = read(PROGRAMS[program], arguments)
-        said = reply.text if isinstance(reply, Reply) and reply.status else ""
-        return "" if "requires an argument" in said else said
-    parsers = {
-        "htoolsctl": htoolsctl.parser,
-        "htoolsd": argument_parser,
-        "htools-simulator": simulator.argument_parser,
-    }
-    with redirect_stderr(StringIO()) as said_of_it, suppress(SystemExit):
-        parsers[program]().parse_known_args(arguments)
-    return "" if "are required" in said_of_it.getvalue() else said_of_it.getvalue()
 
 
 def test_programs_understand_the_commands() -> None:

@@ -136,7 +136,7 @@ def bound_to_node(name: str) -> Cluster:
     return by_hand.cluster(dict.fromkeys(("n0", "n1"), 10_000), [row])
 
 
-def test_hbal(report: Callable[..., Any]) -> None:
+def test_hbal(report: Callable[..., Any], short_search: None) -> None:
     documents = [
         report(hbal, "-O", "n3"),
         report(hbal, "--optimise=0.1"),
@@ -213,7 +213,7 @@ def test_hroller(report: Callable[..., Any]) -> None:
 
 
 def test_hspace(report: Callable[..., Any]) -> None:
-    sizes = "--disk-template=ext", "--standard-alloc=1024,128,1", "--tiered-alloc=2048,256,2"
+    sizes = "--disk-template=ext", "--standard-alloc=1024,1024,1", "--tiered-alloc=2048,2048,2"
     roomy = report(hspace, *sizes)
     narrow = by_hand.cluster(
         {"n0": 10_000, "n1": 3_000}, [instance(name, EXT, "n0", mem=2_000) for name in "ab"]

@@ -20,6 +20,7 @@ DIRECT = {
     "subprocess": "run Popen",
 }
 NAMES = {f"{module}.{name}" for module, names in DIRECT.items() for name in names.split()}
+LAST = {name.rpartition(".")[2] for name in NAMES}  # most attributes have other names
 GIVEN = {"time.strftime": 2, "time.localtime": 1, "time.gmtime": 1, "random.Random": 1}
 # The programs of users, which the daemon does not run.
 APART = ("cli", "client/calls.py", "client/plan_changes.py", "commandline", "version.py", "machine.py")
@@ -30,9 +31,9 @@ def direct_uses(text: str) -> list[str]:
     found = []
     for node in ast.walk(ast.parse(text)):
         match node:
-            case ast.Attribute() if ast.unparse(node) in NAMES:
+            case ast.Attribute(attr=name) if name in LAST and ast.unparse(node) in NAMES:
                 found.append(f"{node.lineno}: {ast.unparse(node)}")
-            case ast.Call(func=func, args=args) if len(args) < GIVEN.get(ast.unparse(func), 0):
+            case ast.Call(func=func, args=[] | [_] as args) if len(args) < GIVEN.get(ast.unparse(func), 0):
                 found.append(f"{node.lineno}: {ast.unparse(node)}")
             case ast.ImportFrom(module=str(module), names=names):
                 whole = [f"{module}.{alias.name}" for alias in names]

@@ -93,6 +93,7 @@ def test_time_of_copying_names_its_speed(
     options: tuple[str, ...],
     tags: tuple[str, ...],
     shown: str,
+    short_search: None,
 ) -> None:
     tagged = replace(uneven(), tags=tags)
     assert run(tmp_path, tagged, "--max-time=10h", "-q", *options) == 0
@@ -141,7 +142,7 @@ def test_explained_moves_fit_the_terminal(tmp_path: Path, columns: int) -> None:
 
 
 def test_cost_of_a_plan_fits_the_terminal(tmp_path: Path) -> None:
-    piped, shown = piped_and_shown(tmp_path, 80, "--max-moves=5")
+    piped, shown = piped_and_shown(tmp_path, 80)
     assert max(map(len, piped.splitlines())) > 80
     assert max(map(len, shown.splitlines())) <= 80
     assert shown.split() == piped.split()
@@ -405,9 +406,8 @@ def test_optimised_plan_is_compared_with_the_greedy_one(
 
 
 def test_front_lists_plans_and_picks_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], short_search: None
 ) -> None:
-    monkeypatch.setattr("ganeti_htools.planning.balancing.hbal.EVALUATIONS", 50)
     assert run(tmp_path, uneven(), "--front=2", "--json") == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["steps"] == []

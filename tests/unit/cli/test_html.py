@@ -37,7 +37,12 @@ RUNS: list[tuple[Any, str, tuple[str, ...], tuple[str, ...]]] = [
         (),
         ("more instances of the standard size fit", "Instances that fit", "Storage units"),
     ),
-    (hspace, "storage.data", ("--disk-template=rbd",), ("rados",)),  # a pool that no instance has used
+    (
+        hspace,
+        "storage.data",
+        ("--disk-template=rbd", "--tiered-alloc=100g,8g,4"),
+        ("rados",),
+    ),  # a pool that no instance has used
     (
         hsqueeze,
         "idle.data",
@@ -72,9 +77,8 @@ def test_writes_page_besides_the_usual_output(
     words: tuple[str, ...],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    short_search: None,
 ) -> None:
-    monkeypatch.setattr("ganeti_htools.planning.balancing.hbal.EVALUATIONS", 20)
     command = ["-t", str(EXAMPLES / data), *options]
     tool.main(command)
     usual = capsys.readouterr().out

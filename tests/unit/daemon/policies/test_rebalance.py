@@ -68,7 +68,7 @@ def test_budget_never_ends_within_a_set(mib: int) -> None:
 @pytest.mark.parametrize(
     "chosen", [{"most_even": True}, {"cheapest_below": 1.0}, {"max_copy": 1500}, {"price": 0.1}]
 )
-def test_plans_the_chosen_point_of_the_front(chosen: dict[str, Any]) -> None:
+def test_plans_the_chosen_point_of_the_front(chosen: dict[str, Any], short_search: None) -> None:
     usual, plan = planned(uneven()), planned(uneven(), replace(EAGER, **chosen))
     assert plan.refusal is None
     assert len(plan.proposal.found["steps"]) == plan.moves > 0

@@ -103,7 +103,7 @@ def test_new_plan_keeps_to_what_is_left_of_the_limits() -> None:
     assert picked.copying_left(len(moves)) == CopyingOptions(max_copy=sum(copied))
 
 
-def test_picked_plan_is_restored_and_planned_anew() -> None:
+def test_picked_plan_is_restored_and_planned_anew(short_search: None) -> None:
     options = replace(OPTIONS, copying=CopyingOptions(front=2, pick=1))
     proposal = hbal.HBAL.propose(CLUSTER, options, ignore)
     assert len(proposal.found["front"]) > 1
@@ -310,7 +310,7 @@ def test_review_refuses_to_leave_a_new_member_of_a_set_behind() -> None:
     assert review.obstacle == "instance i3 would leave instances with which it stays together"
 
 
-def test_limits_of_copying_leave_sets_where_they_are() -> None:
+def test_limits_of_copying_leave_sets_where_they_are(short_search: None) -> None:
     options = replace(OPTIONS, copying=CopyingOptions(max_moves=2))
     proposal = hbal.HBAL.propose(bound("i1", "i3"), options, ignore)
     assert {job.step.instance for jobs in proposal.jobs for job in jobs if job.step} == {"i0", "i2"}
@@ -324,7 +324,7 @@ def test_step_limit_never_cuts_a_set() -> None:
         assert len(hbal.HBAL.propose(lost, options, ignore).found["steps"]) == moves
 
 
-def test_a_search_has_a_default_price_unless_the_options_choose() -> None:
+def test_a_search_has_a_default_price_unless_the_options_choose(short_search: None) -> None:
     def price(options: HbalOptions) -> float:
         return hbal.plan(view.state_of(CLUSTER, View()), options, ignore).parts[0].price
 
