@@ -20,7 +20,7 @@ from htoolsd.socket.methods import method
 from htoolsd.socket.roles import Role
 from htoolsd.sync.model import Model
 from htoolsd.sync.sync import NotSyncedError, Sync
-from htoolsd.threads import ROW_BYTES, run_by_size
+from htoolsd.threads import ROW_BYTES, encoded, run_by_size
 
 
 def encode_answers(
@@ -31,6 +31,8 @@ def encode_answers(
     The storage units and inventories of a ``with_storage`` cluster are one more part.
     """
     parts = {name: relayed.to_json(fields, getattr(answers, name)) for name, fields in relayed.FIELDS.items()}
+    for part in parts.values():
+        part["data"] = encoded(part["data"])
     parts["info"] = answers.info
     if with_storage is not None:
         parts["storage"] = ganeti_storage.storage_to_json(with_storage)

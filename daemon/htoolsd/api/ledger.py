@@ -38,6 +38,7 @@ from htoolsd.store.records import (
 )
 from htoolsd.store.worker import LedgerWorker, Work
 from htoolsd.sync.sync import Sync
+from htoolsd.threads import encoded
 
 if TYPE_CHECKING:
     from htoolsd.store.ledger import Ledger
@@ -165,10 +166,10 @@ class LedgerMethods:
     async def allocations(self, consumer: _OneConsumer = None) -> object:
         cluster = self._sync.cluster_name
 
-        def work(ledger: "Ledger") -> list[dict[str, object]]:
+        def work(ledger: "Ledger") -> object:
             which = None if consumer is None else named.consumer(ledger, consumer, cluster).uuid
             contents = ledger.snapshot(which)
-            return [_allocations(each, contents) for each in contents.consumers.values()]
+            return encoded([_allocations(each, contents) for each in contents.consumers.values()])
 
         return await do(self._worker, work)
 

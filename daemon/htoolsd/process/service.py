@@ -1,6 +1,5 @@
 """``htoolsd``: the daemon as a process."""
 
-import gc
 import os
 import resource
 import signal
@@ -27,7 +26,7 @@ from htoolsd.process import check_config, logs
 from htoolsd.process.compose import Parts
 from htoolsd.process.lock import lock
 from htoolsd.process.logs import print_error
-from htoolsd.process.memory import set_aside, share_arenas
+from htoolsd.process.memory import collect_garbage, share_arenas, switch_full_collections_off
 from htoolsd.process.service_manager import notify, watch
 from htoolsd.process.signals import handle_signals, reloader
 from htoolsd.process.socket import first_socket, new_socket
@@ -74,7 +73,7 @@ def main(argv: Sequence[str] | None = None, signs: Sequence[socket.socket] = ())
         share_arenas()
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, _DESCRIPTORS)), hard))
-        gc.freeze()  # a full collection stops all threads, so it skips what was imported
+        switch_full_collections_off()
         trio.run(run, signs)
     return 0
 
@@ -178,7 +177,7 @@ async def _run(
                         "http": parts.http.run,
                         "notifications": parts.notifier.run,
                         "witness": deciding.witness.run,
-                        "memory": set_aside,
+                        "memory": partial(collect_garbage, deciding.decisions),
                     }
                     for name, task in tasks.items():
                         nursery.start_soon(keep_running, name, task)
