@@ -9,7 +9,7 @@ import trio
 from ganeti_htools import machine
 from ganeti_htools.backends import ganeti_storage, load_profiles, standby
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from ganeti_htools.engine.capacity.storage import ClusterStorage, storage_of
+from ganeti_htools.engine.capacity.storage import storage_of
 from ganeti_htools.luxi import relayed
 from ganeti_htools.luxi.queries import ClusterAnswers
 from ganeti_htools.model.cluster import Cluster
@@ -37,15 +37,6 @@ def encode_answers(
     if with_storage is not None:
         parts["storage"] = ganeti_storage.storage_to_json(with_storage)
     return {name: orjson.Fragment(orjson.dumps(part)) for name, part in parts.items()}
-
-
-def _standby(cluster: Cluster | None) -> str | None:
-    """Return the last known figures of nodes that do not report, as text; None if there are none."""
-    return standby.dump(cluster, cluster.standby) if cluster and cluster.standby else None
-
-
-def _storage(cluster: Cluster) -> ClusterStorage:
-    return storage_of(cluster, units_in_use(cluster))
 
 
 class ClusterMethods:
@@ -79,14 +70,14 @@ class ClusterMethods:
         why = await self._sync.poll_updates() if fresh and old is None else old
         if fresh:
             await self._plans.read_newest()
-        model = self._sync.model
+        model, known = self._sync.model, self._sync.model.cluster
         if model.answers is None:
             raise RefusalError(Refusal.CLUSTER, f"the cluster is not known yet{self._why()}")
         return {
             **await self._parts(model, model.answers),
             **self._state(),
             **({"late": True, "error": old} if old else {}),
-            "standby": _standby(model.cluster),
+            "standby": standby.dump(known, known.standby) if known and known.standby else None,
             "silent": model.silent,
             "updating": model.updating,
             "updating_error": why,
@@ -119,8 +110,8 @@ class ClusterMethods:
         cluster = self._sync.model.cluster
         if cluster is None:
             raise RefusalError(Refusal.CLUSTER, f"the cluster is not known yet{self._why()}")
-        size = (len(cluster.nodes) + len(cluster.instances)) * ROW_BYTES
-        return {**await run_by_size(size, lambda: asdict(_storage(cluster))), **self._state()}
+        found = await self._sync.compute(lambda: asdict(storage_of(cluster, units_in_use(cluster))))
+        return {**found, **self._state()}
 
     @method(
         "Asks Ganeti for all data again, and returns the age of each kind of data, in seconds.",

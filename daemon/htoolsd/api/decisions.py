@@ -243,7 +243,7 @@ class Decisions:
             ages,
             claimant,
             describe_caller(),
-            outcome.data if _is_refused_allocation(outcome.summary) else b"",
+            outcome.data if outcome.summary.request == "allocate" and outcome.summary.refusal else b"",
             None if theirs is None else self._settings.now.witness.program,
         )
         placed = self._count(outcome.summary)
@@ -359,10 +359,6 @@ class Decisions:
         except HtoolsError as err:
             return untraced(err)
         return response
-
-
-def _is_refused_allocation(summary: DecisionSummary) -> bool:
-    return summary.request == "allocate" and summary.refusal is not None
 
 
 def _relay_of(theirs: WitnessAnswer) -> IallocatorOutput:

@@ -53,10 +53,6 @@ def from_json(text: str, expires: float, now: float) -> Claim:
     raise fields.wrong("claimant", "String", "job or hand")
 
 
-def _disks(fields: Fields, key: str) -> tuple[Disk, ...]:
-    return tuple(map(_disk, fields.objects(key)))
-
-
 def _disk(fields: Fields) -> Disk:
     kind: Any = fields.choice("type", StorageType) if fields.has("type") else None
     unit = DesiredUnit(kind, fields.text("key")) if kind else None
@@ -73,7 +69,7 @@ _ROW: Mapping[str, tuple[str, Callable[[Fields, str], Any]]] = {
     "name": ("name", Fields.text),
     "memory": ("mem", Fields.integer),
     "disk": ("dsk", Fields.integer),
-    "disks": ("disks", _disks),
+    "disks": ("disks", lambda fields, key: tuple(map(_disk, fields.objects(key)))),
     "vcpus": ("vcpus", Fields.count),
     "status": ("status", lambda fields, key: fields.choice(key, Status)),
     "tags": ("tags", Fields.texts),

@@ -219,7 +219,8 @@ class Notifier:
     async def _load(self) -> None:
         """Read what earlier daemons announced. Failures are logged."""
         try:
-            stored = await effect(_read, self._path)
+            content = await effect(read_regular_file, self._path, _FILE_BYTES)
+            stored: _Stored = from_bytes(_Stored, content)
             self._announced = {(each.kind, each.name): each for each in stored.announced}
             self._outbox.waiting.extendleft(reversed(stored.waiting))
         except FileNotFoundError:
@@ -237,9 +238,3 @@ class _Stored(NamedTuple):
     version: int
     announced: list[Announced]
     waiting: list[Event]
-
-
-def _read(path: str) -> _Stored:
-    """Raises OSError, DataError."""
-    stored: _Stored = from_bytes(_Stored, read_regular_file(path, _FILE_BYTES))
-    return stored

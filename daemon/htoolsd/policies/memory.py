@@ -14,7 +14,7 @@ Times are seconds of the epoch. Only :class:`MemoryFile` has effects.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import structlog
 import trio
@@ -306,10 +306,6 @@ def _memory(stored: _StoredMemory) -> PolicyMemory:
     return PolicyMemory(stored.spent, failures, stored.rounds, stored.dismissed or {})
 
 
-def _to_json(value: Any) -> Any:
-    return list(value) if isinstance(value, Expense | Rounds) else value._asdict()
-
-
 def content_of(memories: PolicyMemories) -> str:
     """Return the content of the file: JSON with a version."""
     stored = {
@@ -317,7 +313,8 @@ def content_of(memories: PolicyMemories) -> str:
         for name, each in memories.memories.items()
     }
     document = _Stored(_VERSION, stored, memories.moved, memories.switched, memories.uuids)
-    return to_text(document, _to_json)
+    lists = Expense, Rounds
+    return to_text(document, lambda each: list(each) if isinstance(each, lists) else each._asdict())
 
 
 def from_text(content: str | bytes) -> PolicyMemories:

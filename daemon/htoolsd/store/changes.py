@@ -114,12 +114,8 @@ def _write_totals(connection: Connection, changed: Mapping[tuple[int, int], Inve
         elif each.tagged or known[provider, name]:
             tagged.append(which | asdict(each))
         else:
-            figures = {
-                "total": each.total,
-                "allocation_ratio": each.allocation_ratio,
-                "max_unit": each.max_unit,
-            }
-            followed.append(which | figures)
+            names = "total", "allocation_ratio", "max_unit"
+            followed.append(which | {figure: getattr(each, figure) for figure in names})
     if removed:
         connection.execute(_DELETE_UNLESS_ADMINISTERED, removed)
         connection.execute(_UPDATE, [{**each, "total": 0} for each in removed])

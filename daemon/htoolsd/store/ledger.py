@@ -5,6 +5,7 @@ claim. If one of them has passed, the claim raises ConflictError, and the client
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 
 from sqlalchemy import delete, insert, select
 
@@ -127,10 +128,8 @@ class Ledger(LedgerDatabase):
         """Release claims, and return them, without those that have changed since they were read."""
         released = []
         for each in claims:
-            try:
+            with suppress(ConflictError):  # claimed again in the meantime
                 released += [each] if self.release(each) else []
-            except ConflictError:  # claimed again in the meantime
-                continue
         return tuple(released)
 
     def settle(self, consumer: Consumer) -> None:
@@ -176,11 +175,8 @@ class Ledger(LedgerDatabase):
             with self.reading() as connection:
                 number = connection.scalar(query)
             if number is None:
-                try:
-                    with self.writing() as connection:
-                        connection.execute(insert(classes).values(name=name))
-                except ConflictError:
-                    pass  # another client has added it
+                with suppress(ConflictError), self.writing() as connection:  # another client may add it now
+                    connection.execute(insert(classes).values(name=name))
                 with self.reading() as connection:
                     number = connection.execute(query).scalar_one()
             self._classes[name] = number

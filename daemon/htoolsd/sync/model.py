@@ -101,9 +101,9 @@ class Model:
         """The generation of each table, and of storage, reservations and load that have ever changed."""
         names = (name for tables in TABLES.values() for name in tables)
         found = {name: self.tables[name].generation for name in names if name in self.tables}
-        others = {STORAGE: self.storage.generation, LEDGER: self.reservations.generation}
-        others[LOAD] = self.load_generation
-        return found | {name: generation for name, generation in others.items() if generation}
+        others = (STORAGE, self.storage), (LEDGER, self.reservations)
+        found |= {name: each.generation for name, each in others if each.generation}
+        return found | ({LOAD: self.load_generation} if self.load_generation else {})
 
     @property
     def updating(self) -> list[str]:
@@ -234,7 +234,7 @@ def _revised(name: str, before: ModelTable, rows: Sequence[QueryRow]) -> ModelTa
         return before
     if not all(isinstance(row.values.get("name"), str) for row in rows):
         raise AnswerError(f"{name}: expected each row to have a name")
-    reused = _reuse(rows, before.rows, _name)
+    reused = _reuse(rows, before.rows, lambda row: row.values["name"])
     if before.generation and len(reused) == len(before.rows) and all(map(is_, reused, before.rows)):
         return replace(before, source=rows)
     return ModelTable(reused, before.generation + 1, rows)
@@ -248,10 +248,6 @@ def _reuse(items: Sequence[Item], before: Iterable[Item], name: Callable[[Item],
     """Return the items, each replaced by the earlier object of its name if both are equal."""
     known = {name(item): item for item in before}
     return tuple(old if (old := known.get(name(item), item)) == item else item for item in items)
-
-
-def _name(row: QueryRow) -> object:
-    return row.values["name"]
 
 
 def _merged(model: Model) -> Model:

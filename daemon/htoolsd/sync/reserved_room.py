@@ -5,7 +5,7 @@ reports.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ganeti_htools.model.cluster import Cluster, Node
+from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.inventory import Inventories, Inventory
 from ganeti_htools.model.node_reservations import with_reserved
 from ganeti_htools.model.storage import DesiredUnit
@@ -43,7 +43,10 @@ def with_reservations(cluster: Cluster, reserved: Reservations) -> Cluster:
     """Return the cluster with the reservations; the same object if there are none."""
     if not (reserved.inventories or reserved.pools or reserved.pool_settings):
         return cluster
-    nodes = tuple(_with_inventories(node, reserved.inventories.get(node.name, ())) for node in cluster.nodes)
+    found = reserved.inventories
+    nodes = tuple(
+        replace(node, inventories=each) if (each := found.get(node.name)) else node for node in cluster.nodes
+    )
     pools = (pool._replace(taken=reserved.pools.get(pool.unit, 0)) for pool in cluster.pools)
     settings = dict(cluster.pool_settings) | dict(reserved.pool_settings)
     return replace(cluster, nodes=nodes, pools=tuple(pools), pool_settings=tuple(settings.items()))
@@ -56,7 +59,3 @@ def with_promises_reserved(cluster: Cluster, reserved: Reservations) -> Cluster:
         return cluster
     nodes = (with_reserved(node, promises.get(node.name, {})) for node in cluster.nodes)
     return replace(cluster, nodes=tuple(nodes))
-
-
-def _with_inventories(node: Node, inventories: Inventories) -> Node:
-    return replace(node, inventories=inventories) if inventories else node
