@@ -39,33 +39,6 @@ def run(tmp_path: Path, described: Cluster, *options: str) -> int:
     return hcheck.main(["-t", str(path), "--ganeti-version=3.0", *options])
 
 
-def test_keys_for_programs(tmp_path: Path, sick: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, sick, "--machine-readable") == 1
-    lines = capsys.readouterr().out.splitlines()
-    counts = ["N1_FAIL", "CONFLICT_TAGS", "OFFLINE_PRI", "OFFLINE_SEC", "GN1_FAIL"]
-    expected = ["HCHECK_GROUP_UUID_0"]
-    for phase in ("INIT", "FINAL"):
-        expected += [f"HCHECK_{phase}_GROUP_0_{key}" for key in (*counts, "SCORE")]
-        expected += [f"HCHECK_{phase}_CLUSTER_{key}" for key in (*counts, "NEED_REBALANCE")]
-    assert [line.partition("=")[0] for line in lines] == [*expected, "HCHECK_OK"]
-    values = dict(line.split("=") for line in lines)
-    assert values["HCHECK_GROUP_UUID_0"] == "'uuid-1'"
-    assert values["HCHECK_INIT_CLUSTER_N1_FAIL"] == "1"
-    assert values["HCHECK_INIT_CLUSTER_NEED_REBALANCE"] == "1"
-    assert values["HCHECK_FINAL_CLUSTER_N1_FAIL"] == "0"
-    assert float(values["HCHECK_FINAL_GROUP_0_SCORE"]) < float(values["HCHECK_INIT_GROUP_0_SCORE"])
-
-
-def test_without_capacity_checks_there_is_less_to_count(
-    tmp_path: Path, healthy: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(tmp_path, healthy, "--machine-readable=yes", "--no-capacity-checks") == 0
-    out = capsys.readouterr().out
-    assert "GN1_FAIL" not in out
-    # Machine-readable output has both phases even if nothing was done.
-    assert "HCHECK_FINAL_CLUSTER_NEED_REBALANCE=0\nHCHECK_OK=1\n" in out
-
-
 def test_without_simulation_nothing_is_wrong_enough(
     tmp_path: Path, sick: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

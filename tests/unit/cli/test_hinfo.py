@@ -34,34 +34,6 @@ def file(described: Cluster, tmp_path: Path) -> str:
     return str(path)
 
 
-def test_the_usual_report(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert hinfo.main(["-t", file, "--ganeti-version=3.0"]) == 0
-    out, err = capsys.readouterr()
-    assert out.startswith(
-        "Loaded cluster tags: a,b\n"
-        "Loaded 3 nodes, 3 instances, 2 node groups\n"
-        "Found instances belonging to multiple node groups:\n"
-        "Cluster is N+1 unhappy\n"
-        "Cluster coefficients:\n"
-        "   Field "
-    )
-    assert out.splitlines()[-1].startswith("Cluster score: ")
-    assert err == "  i1.example.org\n"
-
-
-def test_more_of_it(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert hinfo.main(["-t", file, "-v", "-v", "-p", "--print-instances"]) == 0
-    out, err = capsys.readouterr()
-    assert "Loaded cluster ipolicy: IPolicy {" in out
-    assert "Note: Stripping common suffix of '.example.org' from names\n" in out
-    lines = out.splitlines()
-    header = next(row for row, line in enumerate(lines) if "Bad_Nodes" in line)
-    assert lines[header + 1].split()[:6] == ["group1", "2", "2", "0", "0", "True"]
-    assert lines[header + 2].split()[:6] == ["group2", "1", "1", "1", "2", "False"]
-    assert "Instances instance map:\n" in err
-    assert "Cluster status:\n" in err
-
-
 def test_the_report_as_json(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert hinfo.main(["-t", file, "--json", "-v", "-O", "n1"]) == 0
     out, err = capsys.readouterr()

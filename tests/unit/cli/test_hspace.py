@@ -14,17 +14,6 @@ from tests.support.rapi_documents import documents
 SIMULATED = ("--simulate=p,3,100g,16g,8,12", "--disk-template=drbd", "--tiered-alloc=40g,8g,2")
 
 
-def test_keys_are_a_shell_fragment(capsys: pytest.CaptureFixture[str]) -> None:
-    assert hspace.main([*SIMULATED, "--machine-readable"]) == 0
-    told = dict(line.split("=", 1) for line in capsys.readouterr().out.splitlines())
-    assert told["HTS_CLUSTER_NODES"] == "3"
-    assert told["HTS_TSPEC_INI_MEM"] == "8192"
-    assert told["HTS_SPEC_RQN"] == "2"
-    assert told["HTS_TSPEC"].startswith("'8192,40960,2,1=")
-    assert int(told["HTS_FIN_INST_CNT"]) == int(told["HTS_ALLOC_INSTANCES"])
-    assert told["HTS_OK"] == "1"
-
-
 def test_json_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     hspace.main([*SIMULATED, "--machine-readable"])
     told = dict(line.split("=", 1) for line in capsys.readouterr().out.splitlines())

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 
 from ganeti_htools.backends import text
@@ -8,7 +6,6 @@ from ganeti_htools.engine.balancing.priced_plans import default_price
 from ganeti_htools.engine.balancing.replay import RatedPlan
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
@@ -56,26 +53,6 @@ def test_two_instances_change_places() -> None:
     assert memory == [6000, 6000]
 
 
-def test_no_move_without_time() -> None:
-    state = derive(text.parse(text_of(cluster(1, Shape(nodes=5, instances=20))), "generated"))
-    greedy, best = optimise(state, everyone(state), BalancingOptions(), FREE, None, Steps(0))
-    assert greedy.steps
-    assert best.score == greedy.score
-    assert best.rank <= greedy.rank
-
-
-def test_more_rounds_are_never_worse() -> None:
-    state = derive(text.parse(text_of(cluster(2, Shape(nodes=5, instances=25, templates={"drbd": 1}))), "x"))
-    plans = [
-        optimise(state, everyone(state), BalancingOptions(), FREE, None, Steps(number))
-        for number in (0, 20, 80)
-    ]
-    ranks = [best.rank for _, best in plans]
-    assert sorted(ranks, reverse=True) == ranks
-    assert ranks[-1] < ranks[0]
-    assert len({greedy.rank for greedy, _ in plans}) == 1
-
-
 def test_with_the_default_price_a_second_plan_comes_to_rest() -> None:
     state = derive(text.parse(text_of(cluster(2, Shape(nodes=5, instances=25, templates={"drbd": 1}))), "x"))
     found = {}
@@ -100,15 +77,3 @@ def test_instances_that_move_more_than_once_go_directly() -> None:
         before = {int(state.pnode[row]), int(state.snode[row])}
         after = {int(best.after.pnode[row]), int(best.after.snode[row])}
         assert len(steps) == (1 if before & after else 2)
-
-
-def test_lost_nodes_are_left_once() -> None:
-    rows = [instance(f"i{i}", DRBD, "n0", f"n{1 + i % 3}", mem=500 + 300 * i) for i in range(6)]
-    described = by_hand.cluster({f"n{i}": 20_000 for i in range(5)}, rows)
-    lost = tuple(replace(node, offline=node.name == "n0") for node in described.nodes)
-    state = derive(replace(described, nodes=lost))
-    greedy, best = optimise(state, everyone(state), BalancingOptions(evacuation=True), FREE, None, Steps(30))
-    assert best.score < greedy.score
-    assert not {step.kind for step in best.steps} & {MoveKind.REPLACE_AND_FAILOVER}
-    assert {step.instance for step in best.steps} == set(range(6))
-    assert 0 not in {*best.after.pnode.tolist(), *best.after.snode.tolist()}

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import simu
-from ganeti_htools.cli.report.totals import total
 from ganeti_htools.engine.capacity.counting import check_enough, standard, tiered
 from ganeti_htools.engine.capacity.scope import AllocationScope
 from ganeti_htools.engine.capacity.shrinking import ranked
@@ -54,33 +53,6 @@ def test_reasons_are_ranked_by_number_then_from_the_last() -> None:
     assert ranked(failures)[:3] == [Fail.CPU, Fail.DISK, Fail.MEM]
 
 
-def test_disk_limits_plain_instances() -> None:
-    state = simulated("p,2,10240,64g,16,64")
-    result = standard(state, PLAIN, InstanceSize(128, 2000, 1), site(state, capacity=False), None)
-    assert result.placed == 10  # five on each node leave 240 MiB
-    assert result.failures[Fail.DISK] == 2
-    assert total(result.state).f_dsk == 2 * 240
-    assert total(state).f_dsk == 2 * 10240
-
-
-def test_mirrored_instances_keep_memory_free_on_their_secondary() -> None:
-    state = simulated("p,2,1t,4100,16,64")
-    result = standard(state, DRBD, InstanceSize(1000, 2000, 1), site(state), None)
-    # Two run on each node, and the other two must find room there should the other node fail.
-    assert result.placed == 4
-    assert result.state.columns.i_mem.tolist() == [2000, 2000]
-    assert result.state.columns.r_mem.tolist() == [2000, 2000]
-    assert result.failures[Fail.MEM] == 2
-
-
-@pytest.mark.parametrize(("capacity", "placed"), [(False, 8), (True, 4)])
-def test_unmirrored_instances_leave_room_to_lose_a_node(capacity: bool, placed: int) -> None:
-    state = simulated("p,2,1t,4100,16,64")
-    ext = InstanceKind(DiskTemplate.EXT, 1)
-    result = standard(state, ext, InstanceSize(1000, 2000, 1), site(state, capacity=capacity), None)
-    assert result.placed == placed
-
-
 def test_ignored_nodes_may_be_lost() -> None:
     state = simulated("p,2,1t,4100,16,64")
     where = AllocationScope(np.arange(2), np.ones(2, np.bool_), PlacementOptions())
@@ -88,16 +60,6 @@ def test_ignored_nodes_may_be_lost() -> None:
         standard(state, InstanceKind(DiskTemplate.EXT, 1), InstanceSize(1000, 2000, 1), where, None).placed
         == 8
     )
-
-
-def test_tiers_shrink_what_is_missing() -> None:
-    state = simulated("p,1,10240,4100,16,64")
-    result = tiered(state, PLAIN, [InstanceSize(3000, 2048, 1)], site(state, capacity=False), None)
-    # 1100 MiB are left by the first, and the largest that fits is 3000 less a multiple of 64.
-    assert result.tiers[:2] == ((InstanceSize(3000, 2048, 1), 1), (InstanceSize(1080, 2048, 1), 1))
-    assert result.placed == sum(number for _, number in result.tiers)
-    names = [instance.name for instance in result.state.cluster.instances]
-    assert names == [f"new-{number}" for number in range(result.placed)]
 
 
 def test_no_tier_is_below_what_the_policy_allows() -> None:
@@ -121,14 +83,6 @@ def test_the_limit_is_the_number_of_instances(limit: int | None) -> None:
     found = tiered(state, PLAIN, [InstanceSize(32768, 1 << 20, 8)], site(state), limit)
     assert found.placed == min(4, limit or 4)
     assert len(found.tiers) == (1 if limit in (1, 2) else 2)
-
-
-def test_pairs_stay_in_their_group() -> None:
-    state = simulated("p,2,100g,64g,16,64", "p,3,100g,64g,16,64")
-    result = standard(state, DRBD, InstanceSize(1024, 10240, 1), site(state), None)
-    assert result.placed
-    assert (state.group[result.state.pnode] == state.group[result.state.snode]).all()
-    assert set(state.group[result.state.pnode].tolist()) == {0, 1}
 
 
 def test_too_few_nodes() -> None:

@@ -1,16 +1,13 @@
 """Placements tried on candidates: the nodes afterwards, and the reasons against."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.rules import placements
 from ganeti_htools.engine.rules.batches import batch_of_one
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.engine.rules.relocate import move
-from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import MoveKind
@@ -20,7 +17,6 @@ from tests.support.by_hand import cluster, instance
 
 EVERYWHERE = np.ones(4, np.bool_)
 OTHERS = np.array([2, 3])
-FIGURES = ("i_mem", "r_mem", "unallocated", "fail_n1", "primaries", "secondaries", "u_cpu")
 MIRRORED = instance("one", DiskTemplate.DRBD, "a", "b", mem=3_000)
 SHARED = instance("one", DiskTemplate.EXT, "a", mem=3_000)
 LOCAL = instance("one", DiskTemplate.PLAIN, "a", mem=3_000)
@@ -31,64 +27,6 @@ def state_of(*instances: Instance, offline: str = "", small: str = "") -> State:
     """Four nodes; one may be offline, one may have less memory than an instance."""
     made = cluster({name: 2_500 if name == small else 10_000 for name in "abcd"}, instances)
     return derive(replace(made, nodes=tuple(replace(row, offline=row.name == offline) for row in made.nodes)))
-
-
-def assert_leads_to(trial: Trial, candidate: int, expected: State) -> None:
-    """The nodes that the trial touches become what they are on a state with the instance there."""
-    for change in trial.only(candidate).changes:
-        row = int(change.rows[0])
-        for name in FIGURES:
-            assert getattr(change.new, name)[0] == getattr(expected.columns, name)[row], (name, row)
-
-
-Try = Callable[[State], Trial]
-
-
-@pytest.mark.parametrize(
-    ("before", "tried", "candidate", "after"),
-    [
-        (
-            SHARED,
-            lambda state: move(state, state.instance(0), MoveKind.FAILOVER_TO, OTHERS, EVERYWHERE),
-            1,
-            replace(SHARED, pnode="d"),
-        ),
-        (
-            LOCAL,
-            lambda state: move(state, state.instance(0), MoveKind.MOVE, OTHERS, EVERYWHERE),
-            1,
-            replace(LOCAL, pnode="d"),
-        ),
-        (
-            MIRRORED,
-            lambda state: move(state, state.instance(0), MoveKind.FAILOVER, None, EVERYWHERE),
-            0,
-            replace(MIRRORED, pnode="b", snode="a"),
-        ),
-        (
-            MIRRORED,
-            lambda state: move(state, state.instance(0), MoveKind.REPLACE_SECONDARY, OTHERS),
-            0,
-            replace(MIRRORED, snode="c"),
-        ),
-    ],
-    ids=["failover to a node", "move to a node", "failover", "replaced secondary"],
-)
-def test_changed_columns_equal_the_derived_ones_after_each_move(
-    before: Instance, tried: Try, candidate: int, after: Instance
-) -> None:
-    trial = tried(state_of(before, NEIGHBOUR))
-    assert (trial.codes == FITS).all()
-    assert_leads_to(trial, candidate, state_of(after, NEIGHBOUR))
-
-
-def test_a_new_mirrored_instance_on_a_pair() -> None:
-    state = state_of(NEIGHBOUR)
-    asked = state.requested_instance(replace(MIRRORED, pnode="", snode=None))
-    peers = state.peers[[0], [1]]
-    trial = placements.allocate_pairs(state, asked, np.array([0]), np.array([1]), peers)
-    assert trial.codes.tolist() == [FITS]
-    assert_leads_to(trial, 0, state_of(NEIGHBOUR, MIRRORED))
 
 
 def test_soft_limits_do_not_hold_for_instances_that_leave_an_offline_node() -> None:

@@ -10,13 +10,11 @@ from ganeti_htools.backends import simu
 from ganeti_htools.cli.report.tables import components
 from ganeti_htools.engine.rules.components import AGGREGATES, INDEX, WEIGHTS
 from ganeti_htools.engine.rules.score import (
-    ChangedValues,
     Statistics,
     distinct_spreads,
     node_values,
     score,
     statistics,
-    variant_scores,
 )
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.derive import derive
@@ -65,15 +63,6 @@ def test_a_cluster_without_online_nodes_has_the_score_0() -> None:
     assert score(columns._replace(offline=np.ones(4, np.bool_))) == 0.0
 
 
-@pytest.mark.parametrize("offline", ["", "b", "d"])
-def test_a_node_replaced_is_as_computed_from_nothing(offline: str) -> None:
-    before, after = state_of(ON_A[:1], offline), state_of([ON_A[0], replace(ON_A[1], pnode="b")], offline)
-    node = [1]
-    old, new = before.columns.take(node), after.columns.take(node)
-    updated = statistics_of(before).replaced(node_values(old), node_values(new), old.offline)
-    assert updated.score() == pytest.approx(score(after.columns))
-
-
 def test_spreads_with_the_same_values_are_put_together() -> None:
     """Without forthcoming instances, their view of the CPUs is the plain one."""
     weights = distinct_spreads(AGGREGATES, WEIGHTS, node_values(state_of(ON_A).columns))
@@ -83,15 +72,6 @@ def test_spreads_with_the_same_values_are_put_together() -> None:
         AGGREGATES, WEIGHTS, node_values(state_of(ON_A).columns.with_forthcoming_apart())
     )
     assert (apart[INDEX["vcpu_ratio_cv"]], apart[INDEX["vcpu_ratio_cv_forth"]]) == (0.5, 0.5)
-
-
-def test_variant_scores_equal_fresh_ones() -> None:
-    before, after = state_of(ON_A[:1]), state_of(ON_A)
-    places = np.array([-1, 0])  # the first variant leaves all as it is
-    old, new = before.columns.take([0, 0]), after.columns.take([0, 0])
-    changes = [(places, ChangedValues.of(old, new))]
-    scores = variant_scores(before.columns, node_values(before.columns), changes, np.zeros(2))
-    assert scores.tolist() == [score(before.columns), score(after.columns)]
 
 
 def test_a_node_without_memory_leaves_no_score() -> None:
