@@ -24,7 +24,7 @@ from tests.support.oracle import Oracle
 # Where a change is judged, every run takes the same examples; a search takes others each time.
 # No example fails because the machine is busy.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("judged", patient, derandomize=True, max_examples=25)
+settings.register_profile("judged", patient, derandomize=True, max_examples=15)
 settings.register_profile("searched", patient)
 settings.load_profile("judged")
 
