@@ -14,7 +14,7 @@ from ganeti_htools.model.cluster import Cluster, Group, Instance, Node, without_
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.ganeti_version import rules_of
 from ganeti_htools.model.placement_tags import against, has_rules, placement_tags, tag_of
-from ganeti_htools.model.resource_classes import class_of_unit
+from ganeti_htools.model.resource_usage import local_unit_classes
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import Status
 from ganeti_htools.model.units import spaces_of, unit_on
@@ -92,6 +92,7 @@ class Layout:
         self.tags = (*cluster.tags, *(f"htools:iextags:{tag}:" for tag in options.get("exclusion_tags", ())))
         self._exclusion = tags.exclusion_prefixes(self.tags)
         self.units = units_in_use(cluster)
+        self._classes = local_unit_classes(self.units)
         self._sees = {pool: nodes_seeing(cluster, pool) for pool in self.units.pools}
         self.needs = {name: self.units.needs(row) for name, row in self.instances.items()}
         self.sets = self._sets()
@@ -220,7 +221,7 @@ class Layout:
         reported = row.f_mem - _reserved(row, "MEMORY_MB") - there.now.free
         by_record = int(row.t_mem) - self._own_memory(row)
         disks = {
-            unit: free - _reserved(row, class_of_unit(unit)) - there.now.disks.get(unit, 0)
+            unit: free - _reserved(row, self._classes[unit]) - there.now.disks.get(unit, 0)
             for unit, (_, free) in zip(self.units.local, spaces_of(row, self.units), strict=True)
         }
         cpus = row.n_cpu + _reserved(row, "VCPU")
@@ -298,7 +299,8 @@ class Layout:
         there, demands = self.nodes[node], self.demands(row)
         found = [kind for kind, amount in demands.items() if amount > self.class_capacity(node, kind)]
         if there.inventories:
-            has = Counter({class_of_unit(unit): size for unit, size in self.needs[row.name].items()})
+            needs = self.needs[row.name]
+            has = Counter({kind: needs[unit] for unit, kind in self._classes.items() if unit in needs})
             has |= Counter(MEMORY_MB=row.mem if row.uses_memory else 0, VCPU=row.vcpus) | Counter(demands)
             has["CUSTOM_SPINDLES"] = (row.spindles or 0) if there.excl_stor else row.spindle_use
             found += [kind for kind, each in there.inventories if has[kind] and each.refusal(has[kind])]

@@ -9,6 +9,8 @@ import pytest
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.node_reservations import with_reserved
+from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.tags import STANDBY
 from ganeti_htools.planning.balancing.hbal import HBAL
 from ganeti_htools.planning.groups.hregroup import HREGROUP
@@ -52,6 +54,13 @@ def standing_by(rng: Random) -> Cluster:
     return replace(cluster, nodes=tuple(nodes), instances=rows)
 
 
+def promising(rng: Random) -> Cluster:
+    """A cluster that has promised disk space of its first node."""
+    cluster = replace(any_cluster(rng), default_units=(DesiredUnit(StorageType.LVM_VG, "xenvg"),))
+    first, *others = cluster.nodes
+    return replace(cluster, nodes=(with_reserved(first, {"CUSTOM_DISK_MIB_LVM_VG_XENVG": 4096}), *others))
+
+
 MAKERS = super_cluster, any_cluster, standing_by
 
 
@@ -93,6 +102,7 @@ def test_judge_accepts_plans(tool: Tool[Any, Any], seed: int) -> None:
         (HSQUEEZE, super_cluster, 10443),  # a mirrored instance on a node without its class
         (HMAINTAIN, any_cluster, 10907),  # a mirror's node fails N+1 afterwards
         (HMAINTAIN, super_cluster, 10908),  # diskless instances take the place of others
+        *((HBAL, promising, seed) for seed in (0, 3)),  # the disk space is of the default volume group
     ],
 )
 def test_judge_and_engine_agree_by_now(
