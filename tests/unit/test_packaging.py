@@ -59,9 +59,11 @@ def test_every_program_can_be_started() -> None:
 
 
 def test_version_is_in_one_place() -> None:
-    """Programs take the version from the installation. The changelog lists all versions."""
+    """Programs take the version from the installation. The changelogs list all versions."""
     stated = PROJECT["version"]
     assert distribution("htoolsd").version == stated
+    assert (TOP / "debian/changelog").read_text().startswith(f"htoolsd ({stated}) ")
+    assert f"\n## [{stated}] - " in (TOP / "CHANGELOG.md").read_text()
     repeated = re.compile(rf"(?<![\w.]){re.escape(stated)}(?![\w.])".encode())
     folders = "ganeti_htools daemon iallocator systemd man docs completions bench demo conformance"
     files = [TOP / name for name in ("README.md", "CONTRIBUTING.md", "Makefile", "setup.cfg")]
