@@ -465,7 +465,7 @@ END
 -h,--help none
 --version none
 --socket file
-choices=status,refresh,storage,methods,setup,top,bundle,check,forecast,metrics,report,notify,glossary,plans,plan,execute,resume,cancel,forget,policies,run,history,why,decide,make-room,witness,load,sizes,providers,inventory,usage,allocations,claim,candidates,release 1 1
+choices=status,refresh,storage,methods,setup,top,bundle,check,forecast,metrics,report,notify,glossary,plans,plan,execute,resume,cancel,forget,policies,run,history,why,decide,make-room,witness,replay,load,sizes,providers,inventory,usage,allocations,claim,candidates,release 1 1
 END
             ;;
         'htoolsctl status') cat <<'END'
@@ -561,7 +561,7 @@ END
 -h,--help none
 --json none
 --wide none
-choices=columns,drained,exclusion-tag,forthcoming,home,in-maintenance,instance-policy,ipolicy,location-tag,migration-tag,mirrored,model,node-group,primary,roll,row,secondary,shape,silent-node,source,standard-instance,standby-node,state,default-unit,desired-unit,partition,pool,storage-unit,unit,custom-class,demand,inventory,limit,reserved-memory,resource,resource-class,spindle,admissible,assessment,conflicting,fatal-loss,fragile,GN1,global-N+1,healthy,loss,loss-batch,N+1,not-redundant,suspect,unhealthy,unrecoverable,weakly-unhealthy,component,cpu_load_cv,cpu_peak,disk_peak,mem_peak,net_peak,disk_load_cv,free_disk_cv,free_disk_cv_forth,free_mem_cv,free_mem_cv_forth,load-score,location_exclusion_score,location_score,mem_load_cv,n1_cnt,net_load_cv,offline_all_cnt,offline_pri_cnt,pri_tags_score,relative-load,reserved_mem_cv,reserved_mem_rtotal,score,spindles_cv,spindles_cv_forth,unevenness,vcpu_ratio_cv,vcpu_ratio_cv_forth,FailCPU,FailDisk,FailDiskCount,FailInternal,FailMem,FailMig,FailN1,FailResource,FailRule,FailSpindles,FailTags,candidate,cost,f,failover,fa,failover-to,front,m,move,move-kind,r,replace-secondary,step,interrupted,job,jobset,phase,plan,review,run,decision,fallback,iallocator,next-best-group,ranking,request,role,verdict,witness,allocation,candidate-of-a-claim,capacity,claim,promise,conflict,consumer,exceeding-claim,beyond,generation,ledger,provider,resource-provider,back-off,budget,condition,cool-down,hold,mode,policy,remedy,round,shadow,skipped,switched-off,trigger,begun,changed,done,dry-run,failed,lost,proposed,stopped,test,would-act,budget-condition,data-condition,dismissed-condition,drained-condition,failures-condition,gain-condition,hold-condition,hours-condition,jobs-condition,mode-condition,others-condition,plan-condition,silent-condition,watcher-condition,alias,batch,bound,desired-state,displaced,peer,placement,reconciliation,reporter,reservation,response,review-function,trial 1 1
+choices=columns,drained,exclusion-tag,forthcoming,home,in-maintenance,instance-policy,ipolicy,location-tag,migration-tag,mirrored,model,node-group,primary,roll,row,secondary,shape,silent-node,source,standard-instance,standby-node,state,default-unit,desired-unit,partition,pool,storage-unit,unit,custom-class,demand,inventory,limit,reserved-memory,resource,resource-class,spindle,admissible,assessment,conflicting,fatal-loss,fragile,GN1,global-N+1,healthy,loss,loss-batch,N+1,not-redundant,suspect,unhealthy,unrecoverable,weakly-unhealthy,component,cpu_load_cv,cpu_peak,disk_peak,mem_peak,net_peak,disk_load_cv,free_disk_cv,free_disk_cv_forth,free_mem_cv,free_mem_cv_forth,load-score,location_exclusion_score,location_score,mem_load_cv,n1_cnt,net_load_cv,offline_all_cnt,offline_pri_cnt,pri_tags_score,relative-load,reserved_mem_cv,reserved_mem_rtotal,score,spindles_cv,spindles_cv_forth,unevenness,vcpu_ratio_cv,vcpu_ratio_cv_forth,FailCPU,FailDisk,FailDiskCount,FailInternal,FailMem,FailMig,FailN1,FailResource,FailRule,FailSpindles,FailTags,candidate,cost,f,failover,fa,failover-to,front,m,move,move-kind,r,replace-secondary,step,interrupted,job,jobset,phase,plan,review,run,decision,fallback,iallocator,next-best-group,ranking,recording,request,role,verdict,witness,allocation,candidate-of-a-claim,capacity,claim,conflict,consumer,exceeding-claim,over_capacity,generation,ledger,provider,resource-provider,back-off,budget,condition,cool-down,hold,mode,policy,remedy,round,shadow,skipped,switched-off,trigger,begun,changed,done,dry-run,failed,lost,proposed,stopped,test,would-act,budget-condition,data-condition,dismissed-condition,drained-condition,failures-condition,gain-condition,hold-condition,hours-condition,jobs-condition,mode-condition,others-condition,plan-condition,silent-condition,watcher-condition,alias,batch,bound,desired-state,displaced,peer,placement,reconciliation,reporter,reservation,response,review-function,trial 1 1
 END
             ;;
         'htoolsctl plans') cat <<'END'
@@ -644,6 +644,8 @@ END
 --json none
 --wide none
 oneinstance 1 1
+--decision oneplan
+--config file
 --load choices=none,upstream,real
 END
             ;;
@@ -680,6 +682,16 @@ END
 --json none
 --wide none
 oneplan 1 1
+END
+            ;;
+        'htoolsctl replay') cat <<'END'
+-h,--help none
+--json none
+--wide none
+--since string
+--id oneplan
+--config file
+--with file
 END
             ;;
         'htoolsctl load') cat <<'END'

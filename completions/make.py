@@ -148,6 +148,7 @@ KINDS = {
     "NODE": "onenode",
     "NODE|INSTANCE": "onenode",
     "PATH": "file",
+    "PROGRAM": "file",
     "PROVIDER": "onenode",
     "PROVIDER:CLASS=AMOUNT": "string",
     "POLICY": f"choices={','.join(POLICIES)}",

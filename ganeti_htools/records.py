@@ -1,9 +1,9 @@
 """Records: values of JSON or TOML documents, read and checked by the type hints that declare them.
 
-A hint is bool, int, float or str; Any; ``X | None``; a Literal; an Enum; ``tuple[X, ...]``, ``list[X]`` or
-``Sequence[X]``; ``Mapping[X, Y]`` or ``dict[X, Y]``; or a dataclass, NamedTuple or TypedDict. A note of type
-:class:`Valid` (``Annotated[X, Valid(...)]``) adds a condition, text the meaning; a function reads the value
-instead.
+A hint is bool, int, float or str, or several of them; Any; ``X | None``; a Literal; an Enum;
+``tuple[X, ...]``, ``list[X]`` or ``Sequence[X]``; ``tuple[X, Y]``; ``Mapping[X, Y]`` or ``dict[X, Y]``; or a
+dataclass, NamedTuple or TypedDict. A note of type :class:`Valid` (``Annotated[X, Valid(...)]``) adds a
+condition, text the meaning; a function reads the value instead.
 
 A key that is missing has its default, or is null. Whole numbers are numbers; true and false are not. A
 NamedTuple may also be written as a list. A TypedDict stays the object that it is, with all its keys.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
-from types import NoneType
+from types import NoneType, UnionType
 from typing import (
     Annotated,
     Any,
@@ -106,6 +106,10 @@ class RecordReader:
         if NoneType in inner:
             present = self._reader(inner[0])
             return lambda where, value: None if value is None else present(where, value)
+        if kind is UnionType:
+            return self._checked(
+                inner, [Valid(" or ".join(CONDITIONS[each][0].expected for each in inner))], _unchanged
+            )
         if is_dataclass(kind) or is_typeddict(kind) or hasattr(kind, "_fields"):
             return self._record(kind)
         conditions = [note for note in notes if isinstance(note, Valid)]
@@ -113,6 +117,8 @@ class RecordReader:
             return self._checked(str, conditions or [choice(inner)], _unchanged)
         if isinstance(kind, type) and issubclass(kind, Enum):
             return self._checked(str, [choice(each.value for each in kind)], _converted(kind))
+        if kind is tuple and inner[-1] is not Ellipsis:
+            return self._checked(list, conditions, self._pair(*inner))
         if kind in (list, tuple, Sequence):
             items = list if kind is list else tuple
             if inner[0] is not str:
@@ -124,7 +130,7 @@ class RecordReader:
         return self._checked(kind, conditions, _converted(float) if kind is float else _unchanged)
 
     def _checked(self, kind: Any, conditions: Sequence[Valid], convert: Reader) -> Reader:
-        kinds = (int, float) if kind is float else (kind,)
+        kinds = kind if type(kind) is tuple else (int, float) if kind is float else (kind,)
         conditions = conditions or self.conditions[kind]
 
         def read(where: str, value: Any) -> Any:
@@ -148,6 +154,16 @@ class RecordReader:
                 (place, reader, f"{where} {place}", each) for place, each in enumerate(value, 1)
             ).values()
         )
+
+    def _pair(self, *hints: Any) -> Reader:
+        readers = [self._reader(hint) for hint in hints]
+
+        def read(where: str, value: Any) -> Any:
+            if len(value) != len(readers):
+                raise self._wrong(where, f"{len(readers)} values", value)
+            return tuple(one(where, each) for one, each in zip(readers, value, strict=True))
+
+        return read
 
     def _entries(self, names: Any, hint: Any) -> Reader:
         name, read = self._reader(names), self._reader(hint)

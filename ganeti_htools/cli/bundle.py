@@ -23,6 +23,7 @@ from ganeti_htools import machine
 from ganeti_htools.anonymity import text
 from ganeti_htools.anonymity.bundle import CLUSTER, Bundle, bundle
 from ganeti_htools.anonymity.names import NameKind
+from ganeti_htools.cli.ctl import recorded
 from ganeti_htools.cli.ctl.commands import call
 from ganeti_htools.cli.setup.observe import run
 from ganeti_htools.cli.terminal.messages import warn
@@ -36,7 +37,6 @@ from ganeti_htools.version import VERSION, build, issues
 _MOST = 500  # entries of the history, and lines of the log
 _PEOPLE = 1000  # the lowest number of a user who is a person
 _LIBRARIES = "numpy", "trio", "orjson", "sqlalchemy", "structlog", "httpx", "h11"
-_STATE = "/var/lib/htoolsd"
 _README = """\
 Names, addresses and paths are replaced: the same name has the same substitute, and substitutes sort as the
 names of their kind do. In texts only words of the programs themselves and figures stay.
@@ -95,7 +95,7 @@ def _collect(options: Namespace) -> tuple[Cluster | None, dict[str, Any]]:
         return documents.get(name)
 
     configuration = add("configuration.json", lambda: tomllib.loads(read_text(options.config))) or {}
-    state = str(configuration.get("state_dir") or _STATE)
+    state = str(configuration.get("state_dir") or recorded.STATE)
     running = add("status.json", lambda: call(options, "status")) is not None
     add("log.jsonl", _log)
     if running:
@@ -103,9 +103,8 @@ def _collect(options: Namespace) -> tuple[Cluster | None, dict[str, Any]]:
         add("history.json", lambda: call(options, "history", about))
     else:
         add("history.json", lambda: _kept_history(f"{state}/history.sqlite", options.decision))
-    if options.decision:  # the witness keeps requests of differences
-        kept = f"{state}/witness/{os.path.basename(options.decision)}.request"
-        add("request.json", lambda: json.loads(read_text(kept)))
+    if options.decision:
+        add("request.json", lambda: json.loads(recorded.decision(Path(state), options.decision).request))
     if options.plan and running:
         add("plan.json", lambda: call(options, "follow", {"plan": options.plan}))
     elif options.plan:

@@ -21,9 +21,8 @@ from ganeti_htools.cli.ctl import (
     status,
     witness,
 )
-from ganeti_htools.cli.ctl.commands import Add, CommandParser, Run, asking
+from ganeti_htools.cli.ctl.commands import CONFIGURATION, Add, CommandParser, Run, asking
 from ganeti_htools.cli.report.layout import columns
-from ganeti_htools.cli.setup.steps import CONFIGURATION
 from ganeti_htools.cli.terminal.messages import warn
 from ganeti_htools.client import CallRefusedError
 from ganeti_htools.client.calls import default_socket
@@ -131,7 +130,7 @@ _SUBJECTS = {
     ),
     "Plans": (plans.declare,),
     "Policies and history": (policies.declare, history.declare),
-    "Decisions": (decisions.declare, witness.declare),
+    "Decisions": (decisions.declare, witness.declare, history.declare_replay),
     "Measured load": (load.declare,),
     "Ledger of resources": (ledger.declare,),
 }

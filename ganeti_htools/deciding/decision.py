@@ -57,6 +57,8 @@ class Response:
     * ``instances``: names of the instances of the request.
     * ``data``, ``message``: the request, as bytes and as read.
     * ``promised_instances``: existing instances with earlier promises, by name.
+    * ``known``, ``counted``, ``alone``: what :func:`respond` used besides the request.
+    * ``note``: text that was appended to the answer later (:func:`with_note`).
     """
 
     answer: str
@@ -70,6 +72,10 @@ class Response:
     promised_instances: Mapping[str, Instance] = field(default_factory=dict)
     data: bytes = b""
     message: Message | None = None
+    known: "KnownCluster | None" = None
+    counted: tuple[Promise, ...] = ()
+    alone: "Places | None" = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,7 @@ class KnownCluster:
 
     * ``age``, ``units_age``: seconds since nodes reported their figures, and their storage units.
     * ``naming``: returns the cluster with the given units too, which no disk uses yet.
+    * ``named``: the cluster with the units that only the request names, if it names any.
     * ``to_be_asked``: some nodes will be asked for their units when these are needed.
     * ``promised``: MiB of pools promised to instances of other clusters, by name; the pools reserve them.
     * ``claims``: names of the claims on each node, which reserves what they have.
@@ -90,11 +97,33 @@ class KnownCluster:
     to_be_asked: bool = False
     promised: Mapping[str, Mapping[DesiredUnit, int]] = field(default_factory=dict)
     claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    named: Cluster | None = None
 
 
 Places = tuple[tuple[int, ...], ...]  # rows of nodes
 
 MAX_NODES = 3000  # memory for all pairs of nodes at once
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRequest:
+    """A request as read, and the state and options with which it is decided.
+
+    * ``counting``: the cluster of ``state``, without the requested instances.
+    * ``completed``: the cluster with what the request lacks; ``unreserved`` releases pools in it.
+    * ``note``: for the answer. ``names``: instances whose promises count, ``others`` those of other clusters.
+    """
+
+    message: Message
+    known: KnownCluster | None
+    options: PlacementOptions
+    state: State
+    counting: Cluster
+    completed: Cluster
+    unreserved: Cluster
+    note: str
+    names: Sequence[str]
+    others: Sequence[str]
 
 
 class TooLargeError(HtoolsError):
@@ -119,54 +148,76 @@ def respond(
     cache: Cache | None = None,
     known: KnownCluster | None = None,
     promises: Collection[Promise] = (),
+    alone: Places | None = None,
 ) -> Response:
     """Read and decide a request; ``cache`` saves work on requests that resemble the last one.
 
     The request is the authority. ``known`` only fills in what requests lack. ``promises`` of earlier requests
-    are counted as if they were fulfilled. Raises DataError for a wrong request, TooLargeError for more than
+    are counted as if they were fulfilled. ``alone`` are the places without promises, if they are known and
+    not in the cache. Raises DataError for a wrong request, TooLargeError for more than
     MAX_NODES nodes.
     """
     cache = cache or Cache()
+    found = prepare_request(data, options, cache, known, promises)
+    message, request, state, options = found.message, found.message.request, found.state, found.options
+    about, requested, more = instances_of(request), new_instances(request), ""
+    used_alone: Places | None = None
+    outcome = _outcome(state, request, options)
+    places, asked = _places(outcome), (found.unreserved, anonymous(request), options)
+    if found.names or found.others:
+        last = cache.last_unclaimed
+        alone = used_alone = last[1] if last and last[0] == asked else alone
+        if _placed_count(places) < len(about):  # a second decision would take too long for all others
+            alone = _places(
+                _outcome(state_for(found.unreserved, request, options, state.figures), request, options)
+            )
+        more += _promise_note([*found.names, *found.others], places, alone)
+    else:
+        cache.last_unclaimed = asked, places
+    if known and known.claims and _placed_count(places) < len(about):
+        more += _claim_note(found.completed, known.claims)
+    return Response(
+        _answer(request, outcome, found.note + more + _unchecked_demands(state, request)),
+        (*message.warnings, *malformed_inventories(message.cluster), *inconsistencies(state)),
+        summarize(request, outcome),
+        known is not None and names_units(requested, known.cluster),
+        any(not_enabled(found.completed, row) for row in requested),
+        _ranking(request, outcome),
+        () if isinstance(outcome, RequestFailed) else promised(request, outcome),
+        about,
+        _among(found.completed.instances, promises),
+        data,
+        message,
+        found.known,
+        tuple(promises),
+        used_alone,
+    )
+
+
+def prepare_request(
+    data: bytes,
+    options: PlacementOptions,
+    cache: Cache,
+    known: KnownCluster | None = None,
+    promises: Collection[Promise] = (),
+) -> PreparedRequest:
+    """Read a request, and derive the state on which it is decided. Arguments are those of :func:`respond`."""
     message = cache.reader.read(data)
     known_version = known.cluster.ganeti if known else None
     cluster = with_version(message.cluster, known_version or options.ganeti_version)
     request, note = message.request, ""
-    about, requested = instances_of(request), new_instances(request)
     if len(cluster.nodes) > MAX_NODES:
         raise TooLargeError(f"the request has more than {MAX_NODES} nodes")
     if known:
+        known = _with_named_units(known, new_instances(request))
         cluster, note = _complete(cluster, request, known, cache)
     cluster, options, more = prepare(cluster, request, options, known.cluster if known else None)
-    counting, names = with_promises(cluster, promises, about)
-    unreserved, others = without_reserved(cluster, requested, known.promised if known else {})
+    counting, names = with_promises(cluster, promises, instances_of(request))
+    unreserved, others = without_reserved(cluster, new_instances(request), known.promised if known else {})
     state = state_for(counting, request, options, cache.figures)
     cache.figures = state.figures
-    outcome = _outcome(state, request, options)
-    places, asked = _places(outcome), (unreserved, anonymous(request), options)
-    if names or others:
-        last = cache.last_unclaimed
-        alone = last[1] if last and last[0] == asked else None
-        if _placed_count(places) < len(about):  # a second decision would take too long for all others
-            alone = _places(
-                _outcome(state_for(unreserved, request, options, state.figures), request, options)
-            )
-        more += _promise_note([*names, *others], places, alone)
-    else:
-        cache.last_unclaimed = asked, places
-    if known and known.claims and _placed_count(places) < len(about):
-        more += _claim_note(cluster, known.claims)
-    return Response(
-        _answer(request, outcome, note + more + _unchecked_demands(state, request)),
-        (*message.warnings, *malformed_inventories(message.cluster), *inconsistencies(state)),
-        summarize(request, outcome),
-        known is not None and names_units(requested, known.cluster),
-        any(not_enabled(cluster, row) for row in requested),
-        _ranking(request, outcome),
-        () if isinstance(outcome, RequestFailed) else promised(request, outcome),
-        about,
-        _among(cluster.instances, promises),
-        data,
-        message,
+    return PreparedRequest(
+        message, known, options, state, counting, cluster, unreserved, note + more, names, others
     )
 
 
@@ -185,7 +236,9 @@ def prepare(
 
 def with_note(response: Response, note: str) -> Response:
     """Append a note to the text of the answer."""
-    return replace(response, answer=answer.with_note(response.answer, note)) if note else response
+    if not note:
+        return response
+    return replace(response, answer=answer.with_note(response.answer, note), note=response.note + note)
 
 
 def _among(rows: Sequence[Instance], promises: Collection[Promise]) -> dict[str, Instance]:
@@ -227,12 +280,15 @@ def _claim_note(cluster: Cluster, claims: Mapping[str, tuple[str, ...]]) -> str:
     return f"; room of these nodes is claimed by {first_names(names)}" if names else ""
 
 
+def _with_named_units(known: KnownCluster, requested: tuple[Instance, ...]) -> KnownCluster:
+    unused = unused_units(requested, known.cluster)
+    return replace(known, naming=None, named=known.naming(unused)) if unused and known.naming else known
+
+
 def _complete(cluster: Cluster, request: Request, known: KnownCluster, cache: Cache) -> tuple[Cluster, str]:
     """Fill in what the request lacks. Returns the cluster and a note for the answer."""
     requested, note = new_instances(request), ""
-    unused = unused_units(requested, known.cluster)
-    source = known.naming(unused) if unused and known.naming else known.cluster
-    completed = with_known(cluster, request, source, cache.completed)
+    completed = with_known(cluster, request, known.named or known.cluster, cache.completed)
     if completed.nodes is not cluster.nodes:
         note = f"; storage units, which the request lacks, as reported {known.units_age:.0f} s ago"
     if known.to_be_asked and names_units(requested, known.cluster):

@@ -1,7 +1,7 @@
 """The answer of another iallocator to a request: its places, its promises, and the cluster afterwards."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,6 +23,7 @@ from ganeti_htools.model.request import (
     instances_of,
     new_instances,
 )
+from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.model.units_in_use import reported_units
 
@@ -135,7 +136,7 @@ def cluster_after(message: Message, made: Collection[Promise]) -> Cluster:
     """Return the cluster once promises are fulfilled."""
     cluster, _ = with_promises(message.cluster, [each for each in made if each.new])
     moved = {each.name: each for each in made if not each.new}
-    local, units = reported_units(cluster), Counter[str]()
+    units, disks = reported_units(cluster), defaultdict[str, Counter[DesiredUnit]](Counter)
     memory, rows = Counter[str](), []
     for row in cluster.instances:
         after = moved[row.name].fulfilled(row) if row.name in moved else row
@@ -143,9 +144,17 @@ def cluster_after(message: Message, made: Collection[Promise]) -> Cluster:
         for each, sign in ((row, 1), (after, -1)) if after is not row else ():
             memory[each.pnode] += sign * each.mem * each.uses_memory
             for name in (each.pnode, each.snode):
-                units[name or ""] += sign * local.needs(each).get(local.local[0], 0)
+                disks[name or ""].update({unit: sign * need for unit, need in units.needs(each).items()})
     nodes = [
-        replace(node, f_mem=node.f_mem + memory[node.name], f_dsk=node.f_dsk + units[node.name])
+        replace(
+            node,
+            f_mem=node.f_mem + memory[node.name],
+            f_dsk=node.f_dsk + disks[node.name][units.local[0]],
+            storage=node.storage
+            and tuple(
+                unit._replace(free=unit.free + disks[node.name][unit.desired]) for unit in node.storage
+            ),
+        )
         for node in cluster.nodes
     ]
     return replace(cluster, nodes=tuple(nodes), instances=tuple(rows))

@@ -18,7 +18,7 @@ from ganeti_htools.model.derive import derive
 from tests.daemon.planning import OFTEN, call, following
 from tests.support import messages
 from tests.support.clusters import Shape, cluster
-from tests.support.programs import PROGRAMS, Daemon, Finished, run, script
+from tests.support.programs import PROGRAMS, Daemon, Finished, run, script, wait_until
 from tests.support.rows import with_master
 
 SHAPE = Shape(nodes=4, instances=9, templates={"drbd": 1}, tags=("exclusion", "location"), down=0)
@@ -133,13 +133,12 @@ def test_bundle_of_a_daemon_has_no_names_and_the_same_score(tmp_path: Path) -> N
     assert json.loads(found["plan.json"])["cost"]["disk_mib"] == 120000
 
 
-def test_bundle_of_a_decision_has_the_request_that_the_witness_kept(tmp_path: Path) -> None:
-    config = CONFIG.format(often=OFTEN, directory=tmp_path / "daemon")
+def test_bundle_of_a_decision_has_its_recorded_request(tmp_path: Path) -> None:
+    config = CONFIG.format(often=OFTEN, directory=tmp_path / "daemon") + "[recording]\nmib = 1\n"
     with following(tmp_path, planted(), config=config) as (daemon, _):
         decision = call(daemon, "decide", request=asked())["id"]
         call(daemon, "decide", request=asked(memory=1 << 22))
-        (daemon.state / "witness").mkdir(exist_ok=True)
-        (daemon.state / f"witness/{decision}.request").write_text(asked())
+        wait_until(lambda: not daemon.status()["recording"]["waiting"])
         done = bundle(daemon, tmp_path, f"--decision={decision}")
     assert (done.returncode, done.stderr) == (0, "")
     found = members(tmp_path)

@@ -18,7 +18,9 @@ WORDS = {"claim", "execute", "resume", "cancel", "hmaintain", "working", "steps"
 DEFECT = {"task": "sync", "count": 1, "error": "KeyError: 'a'", "time": 1.0}
 SAMPLED = {"group", "resource", "free", "total", "outcome", "days", "earliest", "latest"}
 DIFFERENCE: Any = {
-    **dict.fromkeys(("ours", "theirs", "explained", "error", "file", "arguments", "verdict")),
+    **dict.fromkeys(
+        ("ours", "theirs", "explained", "error", "file", "arguments", "verdict", "exact", "sides")
+    ),
     "scores": {"ours": 1.0, "theirs": None},
     "our_seconds": 1.0,
     "their_seconds": 1.0,

@@ -129,6 +129,10 @@ def test_ours_answers_first_and_differences_are_kept_with_their_requests(
         assert stat.S_IMODE(os.stat(one["file"]).st_mode) == 0o600
         assert "explained by D30 of docs/differences.md" in ctl(daemon, "witness", found["id"]).stdout
         assert json.loads(ctl(daemon, "history", "--json").stdout)[1]["id"] == found["id"]
+        config = tmp_path / "state.toml"
+        config.write_text(f'state_dir = "{daemon.state}"\n')
+        why = ctl(daemon, "why", "--decision", found["id"], "--config", str(config))
+        assert "\nPlaces for two, plain, score without it " in why.stdout
         refused = ctl(daemon, "witness", "cafe")
         assert (refused.returncode, "no difference with this id is kept" in refused.stderr) == (1, True)
     with running(tmp_path, config=witness(oracle.hail, "ours")) as again:

@@ -16,7 +16,7 @@ SOURCES = {"ganeti_htools": ROOT / "ganeti_htools", "htoolsd": ROOT / "daemon" /
 
 _LIBRARY = (
     "model engine backends luxi client sources execution planning deciding pages records files nursery"
-    " streams sockets program_paths version judge anonymity"
+    " streams sockets program_paths version judge anonymity programs recording witness"
 )
 
 # The packages that each package may import besides itself; the lowest packages come first. Names are below
@@ -65,6 +65,9 @@ MAY_IMPORT = {
     "deciding": "model engine backends luxi sources planning.view",
     "pages": "model engine planning version",
     "commandline": "model backends version sources planning",
+    "programs": "model nursery",
+    "recording": "model records backends deciding commandline",
+    "witness": "model backends engine deciding commandline files nursery programs recording",
     "cli.terminal": f"{_LIBRARY} commandline",
     "cli.report": f"{_LIBRARY} commandline cli.terminal",
     "cli.ctl": f"{_LIBRARY} commandline cli.terminal cli.report",
@@ -83,23 +86,22 @@ MAY_IMPORT = {
         "model backends records luxi client nursery sockets"
         " htoolsd.config htoolsd.disposal htoolsd.events htoolsd.history"
     ),
-    "htoolsd.programs": "model nursery",
     "htoolsd.sync": (
         "model backends luxi sources files nursery"
         " htoolsd.config htoolsd.damaged_files htoolsd.disposal htoolsd.events"
-        " htoolsd.programs htoolsd.threads"
+        " programs htoolsd.threads"
     ),
     "htoolsd.load": (
         "model backends records sources files nursery planning.view"
-        " htoolsd.config htoolsd.damaged_files htoolsd.sync htoolsd.threads htoolsd.programs"
+        " htoolsd.config htoolsd.damaged_files htoolsd.sync htoolsd.threads programs"
     ),
     "htoolsd.plans": (
         f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.history htoolsd.sync"
         " htoolsd.claims htoolsd.follow htoolsd.helper htoolsd.store htoolsd.tasks htoolsd.threads"
     ),
     "htoolsd.notify": (
-        "model records files nursery htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.history"
-        " htoolsd.programs htoolsd.sync htoolsd.tasks htoolsd.threads"
+        "model records files nursery programs htoolsd.config htoolsd.damaged_files htoolsd.events"
+        " htoolsd.history htoolsd.sync htoolsd.tasks htoolsd.threads"
     ),
     "htoolsd.helper": "model engine judge planning pages version",
     "htoolsd.metrics": (f"{_LIBRARY} commandline htoolsd.helper htoolsd.history htoolsd.plans htoolsd.sync"),
@@ -115,12 +117,13 @@ MAY_IMPORT = {
         f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.tasks htoolsd.threads"
         " htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims htoolsd.store.state_copies"
     ),
-    "htoolsd.witness": f"{_LIBRARY} commandline htoolsd.config htoolsd.programs htoolsd.threads",
+    "htoolsd.recording": "model recording client htoolsd.config htoolsd.events htoolsd.threads",
+    "htoolsd.witness": f"{_LIBRARY} htoolsd.config htoolsd.threads",
     "htoolsd.api": (
         f"{_LIBRARY} commandline htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.tasks"
         " htoolsd.threads htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history htoolsd.store"
         " htoolsd.follow htoolsd.claims htoolsd.policies htoolsd.metrics htoolsd.notify htoolsd.helper"
-        " htoolsd.load htoolsd.marks htoolsd.witness"
+        " htoolsd.load htoolsd.marks htoolsd.recording htoolsd.witness"
     ),
     "htoolsd.http": (
         f"{_LIBRARY} htoolsd.config htoolsd.socket htoolsd.metrics htoolsd.api htoolsd.tasks htoolsd.threads"
@@ -129,7 +132,7 @@ MAY_IMPORT = {
         f"{_LIBRARY} htoolsd.tasks htoolsd.events htoolsd.threads htoolsd.socket htoolsd.sync htoolsd.plans"
         " htoolsd.history htoolsd.api htoolsd.config htoolsd.store htoolsd.follow htoolsd.claims"
         " htoolsd.policies htoolsd.metrics htoolsd.http htoolsd.notify htoolsd.disposal htoolsd.load"
-        " htoolsd.marks htoolsd.witness"
+        " htoolsd.marks htoolsd.recording htoolsd.witness"
     ),
     "htoolsd.__main__": "htoolsd.process",
 }

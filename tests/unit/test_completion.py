@@ -65,8 +65,8 @@ def test_choices() -> None:
         "cancel",
         "forget",
     ]
-    commands += ["policies", "run", "history", "why", "decide", "make-room", "witness", "load", "sizes"]
-    commands += ["providers", "inventory", "usage", "allocations", "claim", "candidates", "release"]
+    commands += ["policies", "run", "history", "why", "decide", "make-room", "witness", "replay", "load"]
+    commands += ["sizes", "providers", "inventory", "usage", "allocations", "claim", "candidates", "release"]
     assert complete("htoolsctl", "") == commands
 
 

@@ -53,6 +53,12 @@ EVEN = Annotated[int, Valid("an even number", lambda value: value % 2 == 0)]
         (Sequence[int], {"[1]": (1,)}, ["[[1]]"]),
         (list[list[int]], {"[[], [2, 3]]": [[], [2, 3]]}, ["[1]"]),
         (Mapping[str, EVEN], {'{"a": 2}': {"a": 2}}, ['{"a": 3}', "[]"]),
+        (bool | str, {"true": True, '"a"': "a"}, ["1", "null"]),
+        (
+            tuple[str, Expense],
+            {'["a", [1]]': ("a", Expense(1))},
+            ['["a"]', '["a", 1]', '["a", [1], 2]', "{}"],
+        ),
         (Literal["a", "b"], {'"a"': "a"}, ['"c"', "1"]),
         (Colour, {'"red"': Colour.RED}, ['"green"', "1"]),
         (Expense, {'{"moves": 1, "x": 2}': Expense(1), "[1]": Expense(1)}, ['[1, "a", 2]', "[]", "{}", "3"]),

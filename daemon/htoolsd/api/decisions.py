@@ -27,6 +27,9 @@ from ganeti_htools.model.errors import (
 )
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.nursery import open_nursery
+from ganeti_htools.recording.decision import RecordedDecision
+from ganeti_htools.version import VERSION
+from ganeti_htools.witness.program import WitnessAnswer
 from htoolsd.api.request import read_request, understand
 from htoolsd.api.turn import MAX_HUNG, DecisionTurn
 from htoolsd.claims.claim import Claimant
@@ -35,10 +38,10 @@ from htoolsd.config.settings import Settings
 from htoolsd.events import EventStream
 from htoolsd.history.entries import Decided
 from htoolsd.metrics.durations import Durations
+from htoolsd.recording import DecisionMade
 from htoolsd.socket.methods import File, method
 from htoolsd.socket.peer import PassedFile, describe_caller, give_sign
 from htoolsd.socket.roles import Role
-from htoolsd.witness.program import WitnessAnswer
 from htoolsd.witness.witness import Statement, Witness
 
 _log = structlog.get_logger()
@@ -249,6 +252,9 @@ class Decisions:
         placed = self._count(outcome.summary)
         _log.info("decided" if placed else "no place", id=decided.id, **outcome.summary.to_json(), **timing)
         self._events.publish(decided)
+        ours = outcome if theirs is None or beside is None else beside.ours
+        if isinstance(ours, Response):
+            self._record(decided, ours, arguments, took / 1000 if beside is None else beside.our_seconds)
         if beside is not None:
             self._testify(decided.id, beside, arguments)
         elif part is not None and self._witness is not None:
@@ -259,6 +265,27 @@ class Decisions:
         told = {"id": decided.id, "summary": outcome.summary.to_json(), "ranking": outcome.ranking}
         relay = _relay(outcome) if theirs is None or beside is None else _relay_of(beside.theirs)
         return {**asdict(relay), "ages": ages, **told}
+
+    def _record(self, decided: Decided, ours: Response, arguments: tuple[str, ...], took: float) -> None:
+        """Have our decision recorded with all that it used."""
+        self._events.publish(
+            DecisionMade(
+                RecordedDecision(
+                    decided.id,
+                    decided.time,
+                    VERSION,
+                    arguments,
+                    ours.data,
+                    ours.known,
+                    ours.counted,
+                    ours.alone,
+                    ours.answer,
+                    ours.note,
+                    took,
+                    decided.program,
+                )
+            )
+        )
 
     async def _decide_beside(
         self, source: PassedFile | str, options: PlacementOptions, arguments: tuple[str, ...]

@@ -13,6 +13,7 @@ from htoolsd.metrics.forecast import CapacityForecast
 from htoolsd.notify.outbox import Outbox
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.coordinator import Policies
+from htoolsd.recording import Recording
 from htoolsd.socket.access import Access
 from htoolsd.socket.server import Server
 from htoolsd.store.state_copies import StateCopies
@@ -42,6 +43,7 @@ class Deciding:
 
     claims: ClaimWriter
     witness: Witness
+    recording: Recording
     decisions: Decisions
     access: Access
     server: Server

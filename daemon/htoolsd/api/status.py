@@ -129,6 +129,7 @@ class StatusMethods:
             "groups": health.groups,
             "decisions": deciding.decisions.status() | fallbacks(socket),
             "witness": deciding.witness.status(),
+            "recording": deciding.recording.status(),
             "claims": deciding.claims.claims.status(),
             "plans": plans.status(),
             "planning": plans.turn.status(),

@@ -29,6 +29,7 @@ from htoolsd.config.policies import (
     RepairSettings,
     SqueezeSettings,
 )
+from htoolsd.config.recording import RecordingSettings
 from htoolsd.config.roles import RoleSettings
 from htoolsd.config.witness import WitnessSettings
 
@@ -122,6 +123,7 @@ class Config:
     http: Annotated[HttpSettings, "a read-only HTTP listener"] = HttpSettings()  # noqa: RUF009
     notify: Annotated[NotifySettings, "the program or address that gets events"] = NotifySettings()  # noqa: RUF009
     witness: Annotated[WitnessSettings, "Ganeti's own iallocator beside htoolsd"] = WitnessSettings()  # noqa: RUF009
+    recording: Annotated[RecordingSettings, "decisions with all that they used"] = RecordingSettings()  # noqa: RUF009
     plans: Annotated[PlanSettings, "the making of plans"] = PlanSettings()
     load: Annotated[LoadSettings, "the measured load of instances and nodes"] = LoadSettings()  # noqa: RUF009
     repair: Annotated[RepairSettings, "the policy that repairs instances"] = RepairSettings()  # noqa: RUF009

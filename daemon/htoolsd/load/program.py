@@ -6,9 +6,9 @@ from ganeti_htools import machine
 from ganeti_htools.backends.values import quote
 from ganeti_htools.model.columns import Floats
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.programs import output_of
 from htoolsd.config.load import LoadSettings
 from htoolsd.load.figures import SCALE, LoadError, LoadNames, LoadSample, SampledHours
-from htoolsd.programs import output_of
 
 _MOST = 1 << 22  # bytes of output
 _LINE = "INSTANCE CORES BYTES BYTES/S BYTES/S"

@@ -5,8 +5,8 @@ from subprocess import DEVNULL
 from typing import NamedTuple
 
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.programs import KilledError, first_line, run_program
 from htoolsd.config.notify import NotifySettings
-from htoolsd.programs import KilledError, first_line, run_program
 from htoolsd.threads import effect
 
 _PRINTED_BYTES = 1 << 20  # bytes that a program may print there, since reading them takes time

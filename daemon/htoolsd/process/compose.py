@@ -36,6 +36,7 @@ from htoolsd.notify.outbox import Outbox
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.coordinator import Policies
 from htoolsd.process.decision_data import DecisionData
+from htoolsd.recording import Recording
 from htoolsd.socket.access import Access
 from htoolsd.socket.methods import Methods, methods_of
 from htoolsd.socket.server import Server
@@ -65,6 +66,7 @@ class Parts:
         self.events.follow(
             claims,
             self.deciding.claims,
+            self.deciding.recording,
             self.following.reconciler,
             self.planning.plans,
             self.following.history,
@@ -99,9 +101,10 @@ class Parts:
         data = DecisionData(below.sync, below.storage)
         witness = Witness(settings, self._file("witness"))
         decisions = Decisions(settings, data, self.events, writer, witness)
+        recording = Recording(self._file("recording"), settings, decisions)
         access = Access(settings)
         return Deciding(
-            writer, witness, decisions, access, Server(self.methods, settings, access, self.events)
+            writer, witness, recording, decisions, access, Server(self.methods, settings, access, self.events)
         )
 
     def _plan(self) -> Planning:

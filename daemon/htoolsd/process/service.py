@@ -177,6 +177,7 @@ async def _run(
                         "http": parts.http.run,
                         "notifications": parts.notifier.run,
                         "witness": deciding.witness.run,
+                        "recording": deciding.recording.run,
                         "memory": partial(collect_garbage, deciding.decisions),
                     }
                     for name, task in tasks.items():

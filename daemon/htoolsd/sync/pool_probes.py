@@ -10,8 +10,8 @@ from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.known_storage import UnitSpace
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.nursery import open_nursery
+from ganeti_htools.programs import output_of
 from htoolsd.config.settings import Settings
-from htoolsd.programs import output_of
 from htoolsd.sync.node_storage import storage_report, used_pools
 from htoolsd.sync.sync import Sync
 

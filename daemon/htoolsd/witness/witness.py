@@ -14,12 +14,14 @@ import trio
 from ganeti_htools import machine
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.nursery import open_nursery
+from ganeti_htools.programs import run_program
+from ganeti_htools.witness import compare
+from ganeti_htools.witness.program import MOST_PRINTED, NICE, WitnessAnswer, ask_program, request_file
+from ganeti_htools.witness.tally import Tally, is_alarming
+from ganeti_htools.witness.verdict import WitnessVerdict
 from htoolsd.config.settings import Settings
-from htoolsd.programs import run_program
 from htoolsd.threads import effect
-from htoolsd.witness import compare, record
-from htoolsd.witness.program import MOST_PRINTED, NICE, WitnessAnswer, ask_program, request_file
-from htoolsd.witness.verdict import WitnessVerdict
+from htoolsd.witness import record
 
 _log = structlog.get_logger()
 
@@ -53,7 +55,7 @@ class Witness:
     def __init__(self, settings: Settings, directory: str) -> None:
         self._settings = settings
         self._directory = directory
-        self._tally = record.Tally()
+        self._tally = Tally()
         self._waiting = deque[Statement]()
         self._bytes = 0
         self._news = trio.Event()
@@ -129,7 +131,7 @@ class Witness:
         self._count(statement, verdict, explained, found["their_seconds"] if answered else None)
         finding = None
         if verdict != WitnessVerdict.SAME:
-            log = _log.warning if record.is_alarming(verdict, explained) else _log.info
+            log = _log.warning if is_alarming(verdict, explained) else _log.info
             log("the witness differs", id=statement.id, verdict=verdict, explained=explained)
             facts = {"id": statement.id, "time": machine.now(), "request": statement.request}
             ours = {"ours": statement.ours or None, "our_seconds": round(statement.our_seconds, 3)}
@@ -155,14 +157,14 @@ class Witness:
                 statement.theirs,
             )
             done = await run_program(
-                [*NICE, sys.executable, "-P", "-m", "htoolsd.witness.compare"],
+                [*NICE, sys.executable, "-P", "-m", "ganeti_htools.witness.compare"],
                 _PROGRAMS * timeout + _MARGIN,
                 2 * MOST_PRINTED,
                 "findings",
                 stdin=compare.encode(case),
                 pass_fds=[descriptor],
                 # The packages may be where only the programs look for them.
-                env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+                env=os.environ | {"PYTHONPATH": str(Path(compare.__file__).parents[2])},
             )
         if done.status:
             raise DataError(
@@ -173,7 +175,7 @@ class Witness:
     def _count(self, statement: Statement, verdict: str, explained: str | None, theirs: float | None) -> None:
         program = self._settings.now.witness.program
         if self._tally.program != program:
-            self._tally = record.Tally(program)
+            self._tally = Tally(program)
         if self._tally.since is None:
             self._tally.since = machine.now()
         self._tally.add(statement.request, str(verdict), explained, (statement.our_seconds, theirs))

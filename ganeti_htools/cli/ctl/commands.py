@@ -12,6 +12,8 @@ from ganeti_htools.client import Daemon
 from ganeti_htools.client.calls import PATIENCE
 from ganeti_htools.model.wording import did_you_mean
 
+CONFIGURATION = "/etc/htoolsd.toml"  # of the daemon
+
 Run = Callable[[Namespace], int]  # carries out a command; the exit status
 Report = Callable[[Any], str]  # describes an answer of the daemon
 

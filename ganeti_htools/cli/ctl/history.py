@@ -2,7 +2,7 @@
 
 import json
 import time
-from argparse import ArgumentTypeError
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, get_args
@@ -10,13 +10,14 @@ from typing import Any, get_args
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.ctl import policies
 from ganeti_htools.cli.ctl.callers import author, caller, others
-from ganeti_htools.cli.ctl.commands import Add, asking
+from ganeti_htools.cli.ctl.commands import CONFIGURATION, Add, asking
 from ganeti_htools.cli.ctl.decisions import placement, score
 from ganeti_htools.cli.ctl.status import ages
 from ganeti_htools.cli.terminal.arguments import count
 from ganeti_htools.model.load import LoadMode
 from ganeti_htools.model.wording import counted, moment
 
+_CONFIG = "the daemon's configuration file, for recorded decisions"
 _UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 
 
@@ -30,11 +31,42 @@ def declare(add: Add) -> None:
     past.add_argument("--since", metavar="TIME", type=_time, help=since)
     past.add_argument("--most", metavar="N", type=count, help="at most the newest N entries (default: 100)")
     past.add_argument("--id", metavar="ID", help="only the decision or plan with this id")
-    command = add("why", asking("why", why, "instance", "load"), "Explain why an instance is on its nodes.")
+    command = add("why", _why_command, "Explain why an instance is on its nodes, or a past decision.")
+    command.usage = "htoolsctl why (INSTANCE [--load LOAD] | --decision ID) [--json] [--wide]"
     name = "its name, or the beginning of it up to a dot"
-    command.add_argument("instance", metavar="INSTANCE", help=name)
+    command.add_argument("instance", metavar="INSTANCE", nargs="?", help=name)
+    command.add_argument("--decision", metavar="ID", help="the candidates of this recorded decision")
+    command.add_argument("--config", metavar="FILE", default=CONFIGURATION, help=_CONFIG)
     counts = "how measured load counts in the score: none, upstream, real"
     command.add_argument("--load", metavar="LOAD", choices=get_args(LoadMode), default="none", help=counts)
+
+
+def declare_replay(add: Add) -> None:
+    """Add the command about recorded decisions."""
+    replay = add("replay", _replay, "Decide recorded requests again, and compare.")
+    chosen = replay.add_mutually_exclusive_group()
+    since = "only decisions since 2026-01-31, 2026-01-31T18:00, 2h ago (2h) or 3d ago (3d)"
+    chosen.add_argument("--since", metavar="TIME", type=_time, help=since)
+    chosen.add_argument("--id", metavar="ID", help="only this decision: both answers")
+    other = "decide with this iallocator instead of this installation, like Ganeti's own hail"
+    replay.add_argument("--config", metavar="FILE", default=CONFIGURATION, help=_CONFIG)
+    replay.add_argument("--with", metavar="PROGRAM", dest="program", help=other)
+
+
+def _replay(options: Namespace) -> int:
+    from ganeti_htools.cli.ctl.recorded import again  # seldom needed
+
+    return again(options)
+
+
+def _why_command(options: Namespace) -> int:
+    if (options.instance is None) == (options.decision is None):
+        options.parser.error("expected either INSTANCE or --decision ID")
+    if options.decision is None:
+        return asking("why", why, "instance", "load")(options)
+    from ganeti_htools.cli.ctl.recorded import explain  # seldom needed
+
+    return explain(options)
 
 
 def _time(text: str) -> float:

@@ -18,7 +18,7 @@ from ganeti_htools.cli.report.maintenance_marks import maintenance_line, roll_li
 from ganeti_htools.client import connect
 from ganeti_htools.client.methods import PLANNING
 from ganeti_htools.files import write_text
-from ganeti_htools.model.wording import counted, duration
+from ganeti_htools.model.wording import counted, duration, size
 
 _COUNTS = ("served", "unsatisfied", "failed", "refused", "abandoned", "given_up", "broken")
 _LATE = 10  # seconds that the ledger may be behind without a remark
@@ -133,6 +133,8 @@ def _status(answer: Any) -> Iterator[str]:
         yield f"  load       {load.state(answer['load'])}"
     if answer.get("witness", {}).get("program"):
         yield f"  witness    {witness.summary(answer['witness'])}"
+    if answer.get("recording", {}).get("mib"):
+        yield f"  recording  {_recording(answer['recording'])}"
     if answer.get("notify", {}).get("way"):
         yield f"  notify     {notifications(answer['notify'])}"
     ledger = answer.get("ledger")
@@ -211,6 +213,12 @@ def notification_outcome(answer: Any) -> str:
     kind = "exit" if answer["way"].startswith("/") else "HTTP"
     line = f": {answer['line']}" if answer["line"] else ""
     return f"delivered to {answer['way']}, {kind} status {answer['status']}{line}"
+
+
+def _recording(kept: Any) -> str:
+    lost = f", {counted(kept['lost'], 'decision')} lost" if kept["lost"] else ""
+    error = f": {kept['error']}" if kept["error"] else ""
+    return f"{kept['bytes'] / (1 << 20):.1f} of {size(kept['mib'])}{lost}{error}"
 
 
 def _ledger(ledger: Any) -> str:

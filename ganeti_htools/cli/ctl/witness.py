@@ -9,7 +9,7 @@ from ganeti_htools.cli.ctl.commands import Add, call, show
 from ganeti_htools.cli.report.layout import fitting_table
 from ganeti_htools.model.wording import counted, moment
 
-_UNEXPLAINED, _TOO_FEW = 3, 4  # exit statuses
+UNEXPLAINED, _TOO_FEW = 3, 4  # exit statuses
 _HEAD = ("Decision", "Time", "Request", "Verdict", "Explained by")
 
 
@@ -25,7 +25,7 @@ def _witness(options: Namespace) -> int:
         return show(options, answer, difference)
     show(options, answer, record)
     if answer["unexplained"]:
-        return _UNEXPLAINED
+        return UNEXPLAINED
     return 0 if answer["ready"] else _TOO_FEW
 
 
@@ -36,21 +36,27 @@ def record(answer: Any) -> str:
 
 def _record(answer: Any) -> Iterator[str]:
     yield summary(answer)
-    if answer["since"] is None:
-        return
-    yield f"since {moment(answer['since'])}:"
+    if answer["since"] is not None:
+        yield f"since {moment(answer['since'])}:"
+        yield from comparisons(
+            answer, "htoolsctl witness ID shows both answers; docs/differences.md has what explains them."
+        )
+
+
+def comparisons(answer: Any, way: str) -> Iterator[str]:
+    """Format counts, times, and the differences with the ``way`` to see one."""
     for kind, verdicts in answer["counts"].items():
         yield f"  {kind}: {', '.join(f'{count} {verdict}' for verdict, count in verdicts.items())}"
-    for name in ("ours", "theirs"):
+    for name, side in _sides(answer):
         if seconds := answer["seconds"][name]:
-            yield f"{name}: median {seconds['median']:.3f} s, slowest {seconds['slowest']:.3f} s"
+            yield f"{side}: median {seconds['median']:.3f} s, slowest {seconds['slowest']:.3f} s"
     rows = [
         (each["id"], moment(each["time"]), each["request"], each["verdict"], each["explained"] or "")
         for each in answer["differences"]
     ]
     if rows:
         yield fitting_table(_HEAD, rows, (False,) * len(_HEAD)).rstrip("\n")
-        yield "htoolsctl witness ID shows both answers; docs/differences.md has what explains them."
+        yield way
 
 
 def summary(answer: Mapping[str, Any]) -> str:
@@ -80,14 +86,22 @@ def _difference(answer: Any) -> Iterator[str]:
     if answer["error"]:
         yield f"error: {answer['error']}"
     for each in answer["instances"]:
-        ours, theirs = (":".join(each[name] or ()) or "no place" for name in ("ours", "theirs"))
-        yield f"  {each['instance']}: ours {ours}, theirs {theirs}"
+        found = (f"{side} {':'.join(each[name] or ()) or 'no place'}" for name, side in _sides(answer))
+        yield f"  {each['instance']}: {', '.join(found)}"
     if answer["scores"]:
-        scores = (f"{name} {_score(answer['scores'][name])}" for name in ("ours", "theirs"))
-        yield f"score by the other program: {', '.join(scores)}"
-    yield f"ours, after {answer['our_seconds']:.3f} s: {answer['ours'] or 'no answer'}"
-    yield f"theirs, after {answer['their_seconds']:.3f} s: {answer['theirs'] or 'no answer'}"
-    yield f"request: {' '.join([answer['file'], *answer['arguments']])}"
+        scores = (f"{side} {_score(answer['scores'][name])}" for name, side in _sides(answer))
+        by = "" if answer.get("exact") is not None else " by the other program"
+        yield f"score{by}: {', '.join(scores)}"
+    seconds = answer["our_seconds"], answer["their_seconds"]
+    for (name, side), after in zip(_sides(answer), seconds, strict=True):
+        yield f"{side}, after {after:.3f} s: {answer[name] or 'no answer'}"
+    if request := " ".join([*filter(None, [answer.get("file")]), *answer["arguments"]]):
+        yield f"request: {request}"
+
+
+def _sides(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the keys of both answers, each with its words."""
+    yield from (answer.get("sides") or {"ours": "ours", "theirs": "theirs"}).items()
 
 
 def _score(value: float | None) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
+from ganeti_htools.cli.ctl.commands import CONFIGURATION
 from ganeti_htools.cli.setup import observe
 from ganeti_htools.cli.setup.steps import (
-    CONFIGURATION,
     STEPS,
     Facts,
     JudgedStep,

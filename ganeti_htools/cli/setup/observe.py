@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ganeti_htools.cli.ctl.commands import CONFIGURATION
 from ganeti_htools.cli.setup import steps
 from ganeti_htools.cli.setup.steps import ClusterSettings, Command, Facts, OtherCandidate
 from ganeti_htools.client import Daemon
@@ -45,7 +46,7 @@ def observer(socket: str, asks_nodes: bool, submits: bool, compared: bool = Fals
             master=master,
             prefix=_prefix(),
             executable=next(filter(os.path.isfile, _executables()), ""),
-            configured=os.path.exists(steps.CONFIGURATION),
+            configured=os.path.exists(CONFIGURATION),
             user=_exists(lambda: pwd.getpwnam(steps.IALLOCATOR)),
             group=_exists(lambda: grp.getgrnam(steps.GROUP)),
             unit=_unit(),

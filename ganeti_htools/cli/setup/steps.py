@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from ganeti_htools.cli.ctl.commands import CONFIGURATION
 from ganeti_htools.cli.ctl.witness import summary
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.model import tags
 
 IALLOCATOR = "htoolsd"  # the executable, the unit and the user
 DIRECTORIES = ("/usr/local/lib/ganeti/iallocators", "/usr/lib/ganeti/iallocators")  # searched by Ganeti
-CONFIGURATION = "/etc/htoolsd.toml"
 WITNESS = "/usr/lib/ganeti/iallocators/hail"
 DROP_IN = "/etc/systemd/system/htoolsd.service.d/as-root.conf"
 GROUP = "gnt-daemons"  # of Ganeti's packages; its members may use luxid's socket

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ganeti_htools.cli.ctl import commands
 from ganeti_htools.cli.setup import command, observe, steps
 from ganeti_htools.cli.setup.steps import STEPS, ClusterSettings, Command, Facts, OtherCandidate
 from ganeti_htools.model import tags
@@ -39,7 +40,7 @@ class Machine:
     def settings(self) -> tuple[object, ...]:
         """What setup makes and gives back."""
         return (
-            self.files - {steps.CONFIGURATION},
+            self.files - {commands.CONFIGURATION},
             self.enabled,
             self.running,
             self.iallocator,
@@ -59,7 +60,7 @@ class Machine:
             master="node1" if self.leads else "node2",
             prefix="/usr",
             executable=LINK if LINK in self.files else "",
-            configured=steps.CONFIGURATION in self.files,
+            configured=commands.CONFIGURATION in self.files,
             user=self.user,
             group=not self.without_group,
             unit=unit if self.booted else None,
@@ -105,7 +106,7 @@ class Machine:
                 for text in parameters:
                     pairs = text.removeprefix("--default-iallocator-params=").split(",")
                     self.parameters = dict(word.split("=", 1) for word in filter(None, pairs))
-            case ("sed", "-i", _, steps.CONFIGURATION) if words[-1] in self.files:
+            case ("sed", "-i", _, commands.CONFIGURATION) if words[-1] in self.files:
                 self.witness = steps.WITNESS
             case ("gnt-instance", "add", "--dry-run", *_):
                 self.decided += 1

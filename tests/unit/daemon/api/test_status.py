@@ -32,6 +32,7 @@ from htoolsd.plans.plans import Plans
 from htoolsd.policies.coordinator import Policies
 from htoolsd.policies.remedies import POLICIES
 from htoolsd.process.decision_data import DecisionData
+from htoolsd.recording import Recording
 from htoolsd.socket.methods import Methods, methods_of
 from htoolsd.socket.server import Server
 from htoolsd.store.state_copies import StateCopies
@@ -74,7 +75,14 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
                 CapacityForecast(sync, history),
                 MeasuredLoad("", known, sync),
             ),
-            Deciding(claims, Witness(known, str(tmp_path)), decisions, access, server),
+            Deciding(
+                claims,
+                Witness(known, str(tmp_path)),
+                Recording(str(tmp_path), known, decisions),
+                decisions,
+                access,
+                server,
+            ),
             Planning(
                 PlanClaims(sync, ledger, reconciler, claims),
                 StateCopies(ledger, sync, str(tmp_path)),

@@ -21,6 +21,7 @@ from htoolsd.config.policies import (
     RepairSettings,
     SqueezeSettings,
 )
+from htoolsd.config.recording import RecordingSettings
 from htoolsd.config.roles import RoleSettings
 from htoolsd.config.witness import WitnessSettings
 from htoolsd.process.check_config import check, daemon_user
@@ -32,6 +33,7 @@ TABLES: dict[str, type[Any]] = {
     "http": HttpSettings,
     "notify": NotifySettings,
     "witness": WitnessSettings,
+    "recording": RecordingSettings,
     "plans": PlanSettings,
     "load": LoadSettings,
     "repair": RepairSettings,

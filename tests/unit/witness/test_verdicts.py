@@ -13,9 +13,9 @@ from ganeti_htools.deciding.other_answer import cluster_after, places, promises
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.inconsistencies import inconsistencies
 from ganeti_htools.model.options import PlacementOptions
-from htoolsd.witness.compare import Case, compare
-from htoolsd.witness.program import WitnessAnswer, request_file
-from htoolsd.witness.verdict import WitnessVerdict, by_places, by_score, known_difference
+from ganeti_htools.witness.compare import Case, compare
+from ganeti_htools.witness.program import WitnessAnswer, request_file
+from ganeti_htools.witness.verdict import WitnessVerdict, by_places, by_score, known_difference
 from tests.support.cases import TYPES, case
 from tests.support.clusters import Json, Shape, cluster
 from tests.support.messages import allocate, encode, message, node_evacuate

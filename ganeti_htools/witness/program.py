@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ganeti_htools import machine
 from ganeti_htools.model.errors import DataError, on_one_line
-from htoolsd.programs import KilledError, run_program
+from ganeti_htools.programs import KilledError, run_program
 
 MOST_PRINTED = 16 << 20  # bytes of an answer
 NICE = ("nice", "-n", "19")
@@ -46,7 +46,7 @@ async def ask_program(
     """Run an iallocator on a request; it inherits no stream of ours."""
     command = [*(NICE if low_priority else ()), program, f"/proc/self/fd/{descriptor}", *arguments]
     began = machine.steady()
-    environment = os.environ | {"LC_ALL": "C.UTF-8"}
+    environment = os.environ | {"LC_ALL": "C.UTF-8", "HTOOLS": "hail"}
     try:
         done = await run_program(
             command, patience, MOST_PRINTED, "an answer", pass_fds=[descriptor], cwd="/", env=environment

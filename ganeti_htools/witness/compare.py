@@ -1,4 +1,4 @@
-"""The process that compares two answers: ``python -m htoolsd.witness.compare``.
+"""The process that compares two answers: ``python -m ganeti_htools.witness.compare``.
 
 It reads a :class:`Case` as JSON from standard input, the request from a descriptor, and prints the findings
 as JSON. In a process of low priority, so that nothing waits for it.
@@ -25,9 +25,9 @@ from ganeti_htools.files import read_descriptor
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.placement_tags import PREFIXES
 from ganeti_htools.model.request import Allocate
-from htoolsd.programs import run_program
-from htoolsd.witness.program import MOST_PRINTED, WitnessAnswer, ask_program, request_file
-from htoolsd.witness.verdict import WitnessVerdict, by_places, by_score, instances, known_difference
+from ganeti_htools.programs import run_program
+from ganeti_htools.witness.program import MOST_PRINTED, WitnessAnswer, ask_program, request_file
+from ganeti_htools.witness.verdict import WitnessVerdict, by_places, by_score, instances, known_difference
 
 _SCORE = re.compile(r"Initial score: (\S+)")
 _LARGEST = 1 << 30  # bytes of a request

@@ -1,0 +1,1 @@
+"""Recorded decisions: each with all that it used, so that it can be made again."""
