@@ -7,15 +7,16 @@ import random
 import re
 import subprocess
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster
 from tests.support.oracle import Oracle
 
 
-class Result(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Result:
     """What a program did."""
 
     status: int

@@ -73,8 +73,10 @@ OURS = re.compile(
 
 
 def in_common(result: Result) -> Result:
-    out, err = ([line for line in text.splitlines() if not OURS.match(line)] for text in result[1:])
-    return result._replace(out="\n".join(out), err="\n".join(err))
+    out, err = (
+        [line for line in text.splitlines() if not OURS.match(line)] for text in (result.out, result.err)
+    )
+    return replace(result, out="\n".join(out), err="\n".join(err))
 
 
 # The first line after tiered allocation, on standard output or error.
@@ -89,7 +91,8 @@ def tiers_in_common(result: Result, expected: Result, run: Callable[[str], Resul
     """
 
     def parts(result: Result) -> list[tuple[str, str]]:
-        halves = (STANDARD.split(text, maxsplit=1) for text in in_common(result)[1:])
+        common = in_common(result)
+        halves = (STANDARD.split(text, maxsplit=1) for text in (common.out, common.err))
         return [(first, "".join(rest)) for first, *rest in halves]
 
     def placed(result: Result) -> int:
@@ -100,7 +103,7 @@ def tiers_in_common(result: Result, expected: Result, run: Callable[[str], Resul
     shorter = run(str(placed(expected)))
     texts = (mine + rest for (mine, _), (_, rest) in zip(parts(shorter), parts(result), strict=True))
     out, err = texts
-    return result._replace(out=out, err=err)
+    return replace(result, out=out, err=err)
 
 
 def same(oracle: Oracle, tmp_path: Path, arguments: Sequence[str]) -> None:

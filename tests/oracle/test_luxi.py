@@ -139,4 +139,4 @@ def common(name: str, result: Result) -> Result:
     if name == "hcheck":
         lines = [line for line in lines if not line.startswith(own)]
     err = re.sub(r"^no node can be spared:\n(  .*\n)+", "", result.err, flags=re.MULTILINE)
-    return result._replace(out="".join(lines), err=err)
+    return replace(result, out="".join(lines), err=err)

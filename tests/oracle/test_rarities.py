@@ -7,6 +7,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,7 +74,7 @@ def told(result: Result) -> Result:
     """The part of a report that upstream prints as well."""
     out = re.sub(r"^(Loaded cluster ipolicy|Cost): .*\n", "", result.out, flags=re.MULTILINE)
     more = r"^(Left on nodes that are offline or drained|no node can be spared):\n(  .*\n)+"
-    return result._replace(out=out, err=re.sub(more, "", result.err, flags=re.MULTILINE))
+    return replace(result, out=out, err=re.sub(more, "", result.err, flags=re.MULTILINE))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_tools(oracle: Oracle, tmp_path: Path, tool: str, kind: str, seed: int) 
     found, expected = told(ours(MAIN[tool], arguments)), told(theirs(oracle, tool, arguments))
     if tool == "hsqueeze":
         assert squeeze_commands(found.out) == squeeze_commands(expected.out)
-        found, expected = found._replace(out=""), expected._replace(out="")
+        found, expected = replace(found, out=""), replace(expected, out="")
     assert found == expected
 
 

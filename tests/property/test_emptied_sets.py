@@ -156,7 +156,7 @@ def test_mirrored_instance_leaves_if_any_way_leads_off(described: Cluster, seed:
 
 def opened(after: State, before: State) -> State:
     """A state in which nodes take instances as they did before."""
-    columns = after.columns._replace(offline=before.columns.offline)
+    columns = after.columns.changed(offline=before.columns.offline)
     return replace(after, columns=columns, cluster=after.to_cluster())
 
 

@@ -190,15 +190,15 @@ def made(state: State, found: PowerPlan) -> Iterator[State]:
         state = with_power(state, phase.nodes, True)
         marked = state.columns.offline
         drained = marked & ~waiting
-        yield replace(state, columns=state.columns._replace(offline=drained))
+        yield replace(state, columns=state.columns.changed(offline=drained))
         for _ in retrace(state, everyone, named(state, phase.steps)):
-            yield replace(state, columns=state.columns._replace(offline=drained))
+            yield replace(state, columns=state.columns.changed(offline=drained))
             mirrored = state.snode != NOWHERE
             there = {*state.pnode[mirrored].tolist(), *state.snode[mirrored].tolist()}
             free = [node for node in np.flatnonzero(marked & ~drained).tolist() if node not in there]
             if free:
                 drained = drained | np.isin(np.arange(len(drained)), free)
-                yield replace(state, columns=state.columns._replace(offline=drained))
+                yield replace(state, columns=state.columns.changed(offline=drained))
 
 
 @either_way

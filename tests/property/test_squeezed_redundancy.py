@@ -24,7 +24,7 @@ from tests.support.super_clusters import super_cluster
 
 def lost(state: State, late: Bools) -> set[str]:
     """The instances that do not come back if their primary is lost, by ``hcheck --what-if-lost``."""
-    columns = state.columns._replace(offline=drained_nodes(state, late))
+    columns = state.columns.changed(offline=drained_nodes(state, late))
     read = replace(state, columns=columns, stamp=np.arange(len(state.pnode)))
     hosts = sorted(set(state.pnode[~state.forthcoming].tolist()))
     recoveries = [recovery for node in hosts for recovery in lose(read, node).recoveries]

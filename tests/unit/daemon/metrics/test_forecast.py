@@ -34,8 +34,9 @@ def today(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @asynccontextmanager
-async def forecasting(history: History, **of_sync: Any) -> AsyncIterator[CapacityForecast]:
-    sync: Any = SimpleNamespace(**({"led_cluster": sample("storage.data"), "master": True} | of_sync))
+async def forecasting(history: History, sync: Any = None, **of_sync: Any) -> AsyncIterator[CapacityForecast]:
+    sync = sync or SimpleNamespace()
+    vars(sync).update({"led_cluster": sample("storage.data"), "master": True} | of_sync)
     part = CapacityForecast(sync, history)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(part.run)
@@ -84,6 +85,7 @@ async def test_only_the_master_samples_and_only_when_the_history_can_be_read(
 async def test_what_was_reached_in_time_is_forecast(
     tmp_path: Path, today: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    sync = SimpleNamespace()
     answer = HelperResult(b'[[100, "a", "cpus", 0.0, 9.0], ["full", 1, null, null]]\n', "60 s")
 
     async def run_helper(*_args: object) -> HelperResult:
@@ -91,11 +93,10 @@ async def test_what_was_reached_in_time_is_forecast(
 
     monkeypatch.setattr(forecast, "run_helper", run_helper)
     with structlog.testing.capture_logs() as logs:
-        async with forecasting(History(str(tmp_path / "history"), settings())) as part:
+        async with forecasting(History(str(tmp_path / "history"), settings()), sync) as part:
             assert (await known(part)).keys() == {"cpus"}
             await trio.sleep(0.1)
     assert [line["error"] for line in logs] == ["given up after 60 s"]
-    sync: Any = part._sync
     sync.master = False
     assert part.status() == []
 

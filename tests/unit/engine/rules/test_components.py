@@ -39,7 +39,7 @@ def test_each_node_contributes_what_the_formula_says(columns: Columns) -> None:
 
 
 def test_disk_is_spindles_where_storage_is_exclusive(columns: Columns) -> None:
-    changed = columns._replace(
+    changed = columns.changed(
         excl_stor=np.array([True, False]),
         t_spindles=np.array([4, 4]),
         t_dsk=np.array([100.0, 0.0]),

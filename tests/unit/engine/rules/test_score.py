@@ -60,7 +60,7 @@ def test_the_score_is_the_weighted_sum_of_the_components() -> None:
 
 def test_a_cluster_without_online_nodes_has_the_score_0() -> None:
     columns = state_of(ON_A).columns
-    assert score(columns._replace(offline=np.ones(4, np.bool_))) == 0.0
+    assert score(columns.changed(offline=np.ones(4, np.bool_))) == 0.0
 
 
 def test_spreads_with_the_same_values_are_put_together() -> None:
@@ -86,7 +86,7 @@ def test_a_node_without_memory_leaves_no_score() -> None:
 
 
 def replace_columns(state: State, t_mem: object) -> State:
-    state.columns = state.columns._replace(t_mem=t_mem)  # type: ignore[arg-type]
+    state.columns = state.columns.changed(t_mem=t_mem)
     return state
 
 
