@@ -47,14 +47,6 @@ def balanced(before: Before) -> After:
     )
 
 
-def test_a_group_without_problems() -> None:
-    assert list(balance.about_group(before_of(CLUSTER), CommandLine())) == [
-        "Group size 3 nodes, 3 instances",
-        "Selected node group: group1",
-        "Initial check done: 0 bad nodes, 0 bad instances.",
-    ]
-
-
 def test_a_group_with_problems() -> None:
     full = instance("a", DiskTemplate.DRBD, "n0", "n1", mem=6000), instance("b", EXT, "n1", mem=6000)
     cluster = by_hand.cluster({"n0": 10_000, "n1": 10_000}, full)
@@ -105,21 +97,6 @@ def test_what_is_copied_by_storage_unit_is_told_when_asked_for() -> None:
     assert long == short.replace(" of disks", f" of disks ({size(by_unit)} on lvm-vg/xenvg)")
 
 
-def test_no_plan() -> None:
-    before = before_of(CLUSTER)
-    after = after_of(before, GroupPlan(before.state, before.group, before.scope, (), before.state))
-    assert list(balance.about_plan(before, after, 2)) == ["No solution found", "Solution length=0"]
-
-
-def test_two_plans_are_compared() -> None:
-    before = before_of(CLUSTER)
-    after = balanced(before)
-    best = after._replace(plan=replace(after.plan, greedy=after.plan.moves[:1]))
-    greedy, optimised = list(balance.about_plan(before, best, 1))[-2:]
-    assert greedy.startswith(f"Greedy plan:    score {after.plan.moves[0].step.score:.8f}, 1 move;")
-    assert optimised.startswith(f"Optimised plan: score {after.score:.8f}, {len(after.plan.moves)} moves")
-
-
 @pytest.mark.parametrize("outcome", [None, {"ending": "done"}])
 def test_a_plan_as_json(capsys: pytest.CaptureFixture[str], outcome: dict[str, str] | None) -> None:
     before = before_of(CLUSTER)
@@ -139,40 +116,6 @@ def test_a_plan_as_json(capsys: pytest.CaptureFixture[str], outcome: dict[str, s
     ]
 
 
-def test_plans_of_several_groups_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    before = before_of(CLUSTER)
-    after = balanced(before)
-    groups = [GroupReport(before, after, (), True)] * 2
-    balance.report(before.state, groups[:1], False, {})
-    alone = json.loads(capsys.readouterr().out)
-    balance.report(before.state, groups, True, {}, {"ending": "done"})
-    told = json.loads(capsys.readouterr().out)
-    assert (told["nodes"], told["instances"], told["execution"]) == (3, 3, {"ending": "done"})
-    first, second = told["groups"]
-    assert {key: value for key, value in alone.items() if key not in ("nodes", "instances", "plan")} == first
-    sets = len(after.sets)
-    # Jobsets are counted through, as they are carried out.
-    assert [step["jobset"] for step in second["steps"]] == [sets + step["jobset"] for step in first["steps"]]
-    assert told["cost"]["jobsets"] == 2 * sets
-    assert told["cost"]["memory_mib"] == 2 * first["cost"]["memory_mib"]
-
-
-def test_what_nodes_have_free() -> None:
-    before = before_of(CLUSTER)
-    assert balance.totals("Final", before.state, before.scope) == "Final:    mem=27000 disk=2700000"
-
-
 def test_what_nodes_have_free_of_all_their_storage_units() -> None:
     before = before_of(simu.parse(["p,2,8g,64g,4;lvm-vg,ssdvg,1g;ext,san,1t"]))
     assert balance.totals("Final", before.state, before.scope) == "Final:    mem=131072 disk=18432"
-
-
-def test_step_lines_are_numbered_and_aligned() -> None:
-    before = before_of(CLUSTER)
-    lines = balance.StepLines(before.state, before.scope)
-    moves = balanced(before).plan.moves
-    found = [lines.line(move) for move in moves]
-    assert len(found) > 1
-    assert found[0].startswith(f"    1. {moves[0].instance} {':'.join(moves[0].was)} ")
-    assert found[0].endswith(f" {moves[0].step.score:.8f} a={moves[0].summary}")
-    assert len({line.index("=>") for line in found}) == 1

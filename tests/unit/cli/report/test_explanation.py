@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -36,21 +35,6 @@ def moves(name: str, capsys: pytest.CaptureFixture[str], *, text: bool = True, s
     return capsys.readouterr().out
 
 
-def test_moves_with_the_best_first(capsys: pytest.CaptureFixture[str]) -> None:
-    title, header, *rows = moves("i0", capsys).splitlines()
-    assert title == "Moves of i0, ext, on n0:"
-    assert header.split()[:4] == ["Nodes", "Moves", "Score", "Change"]
-    told: Any = json.loads(moves("i0", capsys, text=False))
-    assert sorted(row.split()[0] for row in rows) == sorted(each["to"][0] for each in told) == ["n1", "n2"]
-    scores = [each["score"] for each in told if "score" in each]
-    assert rows[0].split()[2] == f"{min(scores):.8f}"
-    assert all(set(each) == {"move", "to", "fail"} for each in told if "score" not in each)
-
-
-def test_an_instance_that_cannot_be_moved(capsys: pytest.CaptureFixture[str]) -> None:
-    assert moves("p", capsys) == "Moves of p, plain, on n1:\n  none: it cannot be moved\n"
-
-
 def test_an_instance_of_another_group(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(HtoolsError, match=r"^p is not in this node group$"):
         moves("p", capsys, scope="yny")
@@ -60,17 +44,6 @@ def places(capsys: pytest.CaptureFixture[str], *, text: bool) -> str:
     state = derive(CLUSTER, [NEW.placement.instance])
     tell_places(state, NEW, PlacementOptions(capacity=False), not text)
     return capsys.readouterr().out
-
-
-def test_places_with_the_chosen_one_first(capsys: pytest.CaptureFixture[str]) -> None:
-    title, header, first, *rest, chosen = places(capsys, text=True).splitlines()
-    assert title.startswith("Places for new, ext, score without it ")
-    assert header.split()[:3] == ["Nodes", "Score", "Change"]
-    (told,) = json.loads(places(capsys, text=False))
-    assert chosen == f"Chosen: {first.split()[0]}" == f"Chosen: {told['chosen'][0]}"
-    refused = [each for each in told["places"] if "why" in each]
-    assert [each["nodes"] for each in refused] == [["n2"]]
-    assert rest[-1].split() == ["n2", *refused[0]["why"].split()]
 
 
 def test_places_that_lack_a_unit_say_which(capsys: pytest.CaptureFixture[str]) -> None:

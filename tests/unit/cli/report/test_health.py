@@ -1,5 +1,3 @@
-import pytest
-
 from ganeti_htools.cli.report import health
 from ganeti_htools.cli.report.health import GroupFindings, HealthFindings
 from ganeti_htools.engine.groups.diagnosis import GroupDiagnosis as Illness
@@ -19,29 +17,6 @@ def test_a_cluster_is_healthy_if_nothing_was_counted() -> None:
     assert not FOUND.healthy
 
 
-def test_findings_as_keys() -> None:
-    lines = health.as_keys(FOUND, "INIT", rebalancing=True).splitlines()
-    assert lines == [
-        "HCHECK_INIT_GROUP_0_N1_FAIL=3",
-        "HCHECK_INIT_GROUP_0_CONFLICT_TAGS=0",
-        "HCHECK_INIT_GROUP_0_OFFLINE_PRI=1",
-        "HCHECK_INIT_GROUP_0_OFFLINE_SEC=0",
-        "HCHECK_INIT_GROUP_0_SCORE=2.50000000",
-        "HCHECK_INIT_CLUSTER_N1_FAIL=3",
-        "HCHECK_INIT_CLUSTER_CONFLICT_TAGS=0",
-        "HCHECK_INIT_CLUSTER_OFFLINE_PRI=1",
-        "HCHECK_INIT_CLUSTER_OFFLINE_SEC=0",
-        "HCHECK_INIT_CLUSTER_NEED_REBALANCE=1",
-    ]
-
-
-def test_what_was_not_counted_is_not_told() -> None:
-    assert "GN1_FAIL" not in health.as_keys(FOUND, "INIT", rebalancing=True)
-    assert "HCHECK_FINAL_CLUSTER_GN1_FAIL=0\n" in health.as_keys(
-        HealthFindings((), GOOD), "FINAL", rebalancing=False
-    )
-
-
 def test_more_is_told_on_request() -> None:
     told = health.as_text(STATE, FOUND, "INIT", rebalancing=True)
     more = health.as_text(STATE, FOUND, "INIT", rebalancing=True, more=True)
@@ -52,26 +27,6 @@ def test_more_is_told_on_request() -> None:
         "        n1 fails N+1, with i",
     }
     assert health.tolerated(Tolerance(1, 2)).endswith(": 1 (2 if data may be lost)")
-
-
-@pytest.mark.parametrize(
-    ("why", "told"),
-    [
-        (None, "    Redistribution (hregroup) would repair it"),
-        ("no room", "    Redistribution (hregroup) would not repair it: no room"),
-    ],
-)
-def test_what_redistribution_would_come_to(why: str | None, told: str) -> None:
-    text = health.as_text(STATE, FOUND, "INIT", rebalancing=True, more=True, outlook={0: why})
-    assert told in text.splitlines()
-    (group,) = health.as_json(STATE, FOUND, None, {0: why})["groups"]
-    assert group["redistribution"] == {"repairs": why is None, "why": why}
-
-
-def test_the_health_in_words_as_json() -> None:
-    (group,) = health.as_json(STATE, FOUND, None)["groups"]
-    assert (group["health"], group["redistribution"]) == ("unhealthy", None)
-    assert group["why"] == ["offline nodes still have i", "n1 fails N+1, with i"]
 
 
 def test_json_has_null_for_what_was_not_simulated() -> None:

@@ -2,7 +2,6 @@ from dataclasses import replace
 
 from ganeti_htools.backends import simu, text
 from ganeti_htools.cli.report import tables
-from ganeti_htools.model.cluster import Cluster, Load
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.inventory import Inventory
 
@@ -25,32 +24,6 @@ htools:iextags:web
 CLUSTER = text.parse(FILE, "x.data")
 
 
-def test_nodes_as_ganetis_tools_list_them() -> None:
-    assert tables.nodes(derive(CLUSTER)).splitlines() == [
-        " F Name  t_mem n_mem i_mem x_mem f_mem u_mem r_mem t_dsk f_dsk pcpu vcpu pcnt scnt"
-        " p_fmem p_fdsk r_cpu  lCpu  lMem  lDsk  lNet",
-        "   n1   100000 87655    64   -64 12345 12281     0     3     0    4    4    2    0"
-        " 0.1228 0.1667  1.00 2.000 2.000 2.000 2.000",
-        " * n2   100000 99985     0     0    15    15    64     2     0    3    1    0    1"
-        " 0.0002 0.3255  0.33 0.000 0.000 1.000 0.000",
-        " - n3        0     0     0     0     0     0     0     0     0    0    0    0    0"
-        "    NaN 1.0000   NaN 0.000 0.000 0.000 0.000",
-        "   n4     1000     0     0  1000     0     0     0     4     2    8    2    0    0"
-        " 0.0000 0.7500  0.25 0.000 0.000 0.000 0.000",
-    ]
-
-
-def test_chosen_fields() -> None:
-    fields = ("idx", "fqdn", "amem", "plist", "slist", "peermap", "ptags", "spindle_count")
-    assert tables.nodes(derive(CLUSTER), fields).splitlines() == [
-        " Index Name           a_mem primaries secondaries PeerMap  PrimaryTags     NodeSpindles",
-        "     0 n1.example.com 12281     [1,0]          [] []       web:a=2,web:b=1            1",
-        "     1 n2.example.com     0        []         [0] [(0,64)]                            1",
-        "     2 n3.example.com     0        []          [] []                                  0",
-        "     3 n4.example.com     0        []          [] []                                  4",
-    ]
-
-
 def test_more_fields_and_unknown_ones() -> None:
     usual = tables.nodes(derive(CLUSTER)).splitlines()
     more = tables.nodes(derive(CLUSTER), ("+", "bla", "hi_spindles", "inst_spindles")).splitlines()
@@ -62,24 +35,6 @@ def test_more_fields_and_unknown_ones() -> None:
         " <unknown field>         0.0          0.0",
         " <unknown field>       128.0          0.0",
     ]
-
-
-def test_instances_as_ganetis_tools_list_them() -> None:
-    first, second = CLUSTER.instances
-    cluster = replace(CLUSTER, instances=(first, replace(second, load=Load(0.25, 1, 10, 1e-4))))
-    assert tables.instances(derive(cluster)).splitlines() == [
-        " F Name           Pri_node       Sec_node       Auto_bal vcpu   mem   dsk  lCpu  lMem   lDsk  lNet",
-        " R i1.example.com n1.example.com n2.example.com Y           2    64     1 1.000 1.000  1.000 1.000",
-        "   i2.example.com n1.example.com                N           1    32     2 0.250 1.000 10.000 0.000",
-    ]
-
-
-def test_a_cluster_with_nothing_in_it() -> None:
-    assert tables.nodes(derive(Cluster())).splitlines() == [
-        " F Name t_mem n_mem i_mem x_mem f_mem u_mem r_mem t_dsk f_dsk pcpu vcpu pcnt scnt"
-        " p_fmem p_fdsk r_cpu lCpu lMem lDsk lNet"
-    ]
-    assert tables.instances(derive(Cluster())).startswith(" F Name Pri_node")
 
 
 def test_fields_of_storage_units() -> None:
