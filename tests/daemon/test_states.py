@@ -1,5 +1,6 @@
 """State directories of earlier versions are read: nothing is lost, nothing is complained about."""
 
+import json
 import shutil
 import sqlite3
 from contextlib import closing
@@ -8,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.backends import text
+from ganeti_htools.cli.htoolsctl import main
 from ganeti_htools.version import VERSION
 from tests.daemon.planning import call, known, last
+from tests.support.cases import TYPES
 from tests.support.programs import running, wait_until
 from tests.support.simulators import simulator
 from tests.support.states import CONFIG, STATES
@@ -40,3 +43,18 @@ def test_state_of_each_version_is_read(tmp_path: Path, kept: Path) -> None:
         assert len(call(daemon, "history")) >= entries
         assert {each["error"] for each in daemon.status()["policies"]} == {None}
         assert [each for each in daemon.events() if each["level"] in ("warning", "error")] == []
+
+
+@pytest.mark.parametrize(
+    "kept", [pytest.param(path, id=path.parent.name) for path in STATES.glob("*/recording")]
+)
+def test_decisions_of_this_version_are_made_again_to_the_byte_and_others_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kept: Path
+) -> None:
+    """After a change of answers on purpose: python -m tests.support.states."""
+    config = tmp_path / "config"
+    config.write_text(f'state_dir = "{kept.parent}"\n')
+    assert main(["replay", "--json", "--config", str(config)]) in (0, 3)
+    again = json.loads(capsys.readouterr().out)
+    assert again["counts"].keys() == {*TYPES}
+    assert again["exact"] == again["compared"] or kept.parent.name != VERSION

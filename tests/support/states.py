@@ -11,8 +11,10 @@ from pathlib import Path
 
 from ganeti_htools.version import VERSION
 from tests.daemon.planning import DRAINED, call, ctl, following, made, until
+from tests.support.cases import TYPES
 from tests.support.programs import executable, request_file, wait_until
 from tests.support.rows import generated
+from tests.support.storage_units import case_with_units
 
 STATES = Path(__file__).parents[1] / "daemon" / "states"
 CONFIG = """\
@@ -26,6 +28,9 @@ start = 0.02
 stop = 0.01
 min_gain = 0.001
 max_moves = 1
+[recording]
+mib = 1
+days = 100000.0
 """
 
 
@@ -42,6 +47,8 @@ def keep() -> None:
         call(daemon, "execute", plan=made(daemon, max_length=2)["id"])
         until(daemon, "done")
         wait_until((daemon.state / "policies.json").exists)
+        for kind in TYPES:
+            call(daemon, "decide", request=case_with_units(1, kind).text, claim=True)
         daemon.signal()
         daemon.wait()
         cluster = ganeti.cluster()

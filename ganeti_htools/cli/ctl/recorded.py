@@ -47,7 +47,7 @@ def again(options: Namespace) -> int:
             found += [one] if one["verdict"] != WitnessVerdict.SAME else []
             live(each.id)
     if tally.since is None:
-        raise HtoolsError(f"{state}/recording: no decision is recorded since then; [recording] records them")
+        raise HtoolsError(f"{state}: no decision is recorded since then")
     same = exact if options.program is None else None
     facts = {"program": tally.program, "exact": same, **tally.to_json(), "differences": found, "sides": sides}
     show(options, facts, lambda answer: "\n".join(_report(answer)))
@@ -89,6 +89,8 @@ def decision(state: Path, name: str) -> RecordedDecision:
 
 
 def _decisions(state: Path, wanted: Callable[[RecordHead], bool]) -> Iterator[RecordedDecision]:
+    if not (state / "recording").exists():
+        raise HtoolsError(f"{state}: no decision is recorded; mib of [recording] has them recorded")
     return map(read_decision, contents(state / "recording", wanted, warn))
 
 
