@@ -37,10 +37,11 @@ def switch_full_collections_off() -> None:
 
 async def collect_garbage(decisions: Occupied) -> None:
     """Collect all garbage when the memory has grown, once nobody decides, until cancelled."""
+    await trio.sleep(_PAUSE)  # until the cluster is in memory
+    most = _GROWTH * sys.getallocatedblocks()
     while True:
         await trio.sleep(_PAUSE)
-        most = _GROWTH * sys.getallocatedblocks()
-        while sys.getallocatedblocks() <= most:
-            await trio.sleep(_PAUSE)
         await decisions.idle()
-        gc.collect()
+        if sys.getallocatedblocks() > most:
+            gc.collect()
+            most = _GROWTH * sys.getallocatedblocks()
