@@ -9,7 +9,7 @@ after a program that failed at its end.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import inf
 from typing import Any, NamedTuple, Protocol
@@ -54,19 +54,12 @@ class Notifier:
     """Notifications by these settings. ``path`` is the file of the conditions that were announced."""
 
     def __init__(
-        self,
-        path: str,
-        settings: Settings,
-        outbox: Outbox,
-        status: StatusReporter,
-        sync: Sync,
-        clock: Callable[[], float] = machine.now,
+        self, path: str, settings: Settings, outbox: Outbox, status: StatusReporter, sync: Sync
     ) -> None:
         self._path = path
         self._outbox = outbox
         self._status = status
         self._sync = sync
-        self._clock = clock
         self._announced: dict[Key, Announced] = {}
         self._failed = 0
         self._noticed: float | None = None  # when the first event of the next call was noticed
@@ -120,7 +113,7 @@ class Notifier:
 
     async def test(self) -> Delivery:
         """Deliver a test event at once, the real way."""
-        event = Event(self._clock(), "test", EventState.HAPPENED, "info", "this is a test", "", ())
+        event = Event(machine.now(), "test", EventState.HAPPENED, "info", "this is a test", "", ())
         delivery = await self._call([event])
         if delivery.error is None:
             self._failed, self._not_before = 0, 0.0
@@ -131,7 +124,7 @@ class Notifier:
         """Look once, and make a call if one is due."""
         settings = self.settings
         lines, complete = await self._look()
-        due = changes(self._announced, lines, self._clock(), settings.repeat_seconds, complete)
+        due = changes(self._announced, lines, machine.now(), settings.repeat_seconds, complete)
         no_news = [change for change in due if change.event is None]
         due = [change for change in due if change.event is not None]
         if no_news:
@@ -179,7 +172,7 @@ class Notifier:
         dropped = self._outbox.dropped
         document = {
             "version": VERSION,
-            "time": self._clock(),
+            "time": machine.now(),
             "cluster": self._sync.cluster_name,
             "node": os.uname().nodename,
             "dropped": dropped,
@@ -190,7 +183,7 @@ class Notifier:
         if delivery.error is None:
             if self._outbox.error is not None:
                 _log.info("notifications are delivered again")
-            self._outbox.delivered, self._outbox.dropped = self._clock(), self._outbox.dropped - dropped
+            self._outbox.delivered, self._outbox.dropped = machine.now(), self._outbox.dropped - dropped
         elif self._outbox.error is None:
             _log.warning("notification not delivered", error=delivery.error)
         self._outbox.error = delivery.error

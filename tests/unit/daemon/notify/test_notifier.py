@@ -12,6 +12,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from ganeti_htools import machine
 from htoolsd.config.notify import NotifySettings
 from htoolsd.notify.notifier import Notifier
 from htoolsd.notify.outbox import WAITING, Outbox
@@ -20,6 +21,11 @@ from tests.support.settings import change, settings
 from tests.unit.daemon.notify.test_events import line, plan
 
 FAIL = "if test -e fail; then echo no route >&2; exit 1; fi"
+
+
+@pytest.fixture(autouse=True)
+def clock_of_trio(monkeypatch: pytest.MonkeyPatch, mock_clock: MockClock) -> None:
+    monkeypatch.setattr(machine, "now", lambda: 1e9 + mock_clock.current_time())
 
 
 class World:
@@ -37,14 +43,8 @@ class World:
     def restarted(self) -> Notifier:
         sync: Any = SimpleNamespace(cluster_name="cluster")
         self.outbox = Outbox(self.known)
-        self.notifier = Notifier(
-            str(self.directory / "notified.json"),
-            self.known,
-            self.outbox,
-            self,
-            sync,
-            lambda: 1e9 + trio.current_time(),
-        )
+        path = str(self.directory / "notified.json")
+        self.notifier = Notifier(path, self.known, self.outbox, self, sync)
         return self.notifier
 
     async def report(self) -> dict[str, Any]:
