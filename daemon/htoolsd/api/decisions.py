@@ -114,7 +114,7 @@ class Decisions:
     """Decides requests. Parsed parts of a request are reused for the next one.
 
     ``cluster`` is the daemon's data about the cluster. ``events`` get each decision. ``claims`` are the
-    promises of decisions; None to promise nothing. ``witness`` is Ganeti's own program, if any.
+    promises of decisions, ``witness`` is Ganeti's own program.
     """
 
     def __init__(
@@ -122,8 +122,8 @@ class Decisions:
         settings: Settings,
         cluster: ClusterData,
         events: EventStream,
-        claims: ClaimWriter | None = None,
-        witness: Witness | None = None,
+        claims: ClaimWriter,
+        witness: Witness,
     ) -> None:
         self._settings = settings
         self._turn = DecisionTurn(settings)
@@ -206,7 +206,7 @@ class Decisions:
             claimant: Claimant | None = "hand" if claim else None
             if claim is None and file is not None:  # as jobs call it
                 claimant = "job"
-            part = self._witness.part() if self._witness is not None and claimant == "job" else None
+            part = self._witness.part() if claimant == "job" else None
             beside = await self._decide_beside(source, options, arguments) if part == "theirs" else None
             theirs = beside.response() if beside is not None else None
             if beside is not None and beside.theirs.error is None and isinstance(beside.ours, Exception):
@@ -217,7 +217,7 @@ class Decisions:
                 outcome, ages = await self._in_turn(again, options, claimant)
             else:
                 outcome, ages = theirs, beside.ages
-                if self._claims is not None and self._claims.active:
+                if self._claims.active:
                     self._claims.accept(theirs, "job")
         except RefusalError:
             self._counts.refused += 1
@@ -257,7 +257,7 @@ class Decisions:
             self._record(decided, ours, arguments, took / 1000 if beside is None else beside.our_seconds)
         if beside is not None:
             self._testify(decided.id, beside, arguments)
-        elif part is not None and self._witness is not None:
+        elif part is not None:
             kind, answer = outcome.summary.request, outcome.answer
             self._witness.observe(Statement(decided.id, kind, outcome.data, arguments, answer, took / 1000))
         if outcome.names_units:
@@ -291,7 +291,6 @@ class Decisions:
         self, source: PassedFile | str, options: PlacementOptions, arguments: tuple[str, ...]
     ) -> Beside:
         """Have the witness decide, and decide beside it without claiming anything. Raises RefusalError."""
-        assert self._witness is not None
         largest, began = self._settings.now.request_mib << 20, trio.current_time()
         data = await machine.run_sync(read_request, source, largest, abandon_on_cancel=True)
         ours: Response | Exception = HtoolsError("not decided")
@@ -322,7 +321,6 @@ class Decisions:
 
     def _testify(self, name: str, beside: Beside, arguments: tuple[str, ...]) -> None:
         """Have both answers compared."""
-        assert self._witness is not None
         ours, failed = beside.ours, isinstance(beside.ours, Exception)
         kind = "unknown" if isinstance(ours, Exception) else ours.summary.request
         answer = "" if isinstance(ours, Exception) else ours.answer
@@ -366,14 +364,14 @@ class Decisions:
         try:
             while True:
                 known, _ = self._cluster.now()
-                active = claims is not None and claims.active
-                basis = claims.basis() if claims is not None and active else DecisionBasis(())
+                active = claims.active
+                basis = claims.basis() if active else DecisionBasis(())
                 response = await run(respond, data, options, cache, known, basis.promises)
                 if response.not_enabled:
                     known = await self._cluster.newest()
                     response = await run(respond, data, options, cache, known, basis.promises)
                 await trio.lowlevel.checkpoint_if_cancelled()  # otherwise it promises nothing
-                if claims is None or not active:
+                if not active:
                     break
                 with trio.CancelScope(shield=True):
                     outcome = await claims.record(response, claimant, basis, until)

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -35,6 +36,7 @@ from htoolsd.socket.peer import PassedFile
 from htoolsd.store.worker import LedgerWorker
 from htoolsd.sync.sync import Sync
 from htoolsd.sync.this_node import ThisNode
+from htoolsd.witness.witness import Witness
 from tests.support.by_hand import instance
 from tests.support.memory_peer import open_file, wait_closed
 from tests.support.settings import change, settings
@@ -117,9 +119,15 @@ def known() -> Settings:
     return settings(wait_seconds=1000.0, decision_seconds=1000.0)
 
 
+def deciding(known: Settings, data: Data | None = None) -> Decisions:
+    """Return decisions that claim nothing, without a witness."""
+    claims: Any = SimpleNamespace(active=False)
+    return Decisions(known, data or Data(), EventStream(), claims, Witness(known, ""))
+
+
 @pytest.fixture
 def decisions(known: Settings) -> Decisions:
-    return Decisions(known, Data(), EventStream())
+    return deciding(known)
 
 
 def counts(decisions: Decisions) -> dict[str, object]:
@@ -153,7 +161,7 @@ async def test_wrong_input_has_exit_status_1(engine: Engine, decisions: Decision
 
 
 async def test_wrong_request_leaves_no_garbage() -> None:
-    decisions = Decisions(settings(), Data(None, {}), EventStream())
+    decisions = deciding(settings(), Data(None, {}))
     gc.collect()
     gc.disable()
     try:
@@ -246,7 +254,7 @@ async def test_decides_one_at_a_time_in_order(engine: Engine, decisions: Decisio
 
 async def test_data_and_its_ages_are_those_of_the_turn(engine: Engine) -> None:
     data = Data(ages={"live": 1.0})
-    decisions = Decisions(settings(), data, EventStream())
+    decisions = deciding(settings(), data)
     answers: list[Any] = []
 
     async def ask(text: str) -> None:
@@ -288,7 +296,7 @@ async def test_claimant_of_a_decision(engine: Engine, tmp_path: Path) -> None:
     sync = Sync("", ThisNode(Ssconf("", "/nonexistent")), always, EventStream())
     writer = ClaimWriter(claims, ledger, Reconciler(sync, ledger, always), sync, always)
     history = History(str(tmp_path / "history"), always)
-    decisions = Decisions(always, Data(), EventStream(history), writer)
+    decisions = Decisions(always, Data(), EventStream(history), writer, Witness(always, ""))
     engine.promises = (Promise(instance("new", DiskTemplate.PLAIN, "a"), new=True),)
 
     async def decided(args: dict[str, object], passed: bool) -> int:
@@ -345,7 +353,7 @@ async def test_stop_refuses_waiting_decisions(engine: Engine, decisions: Decisio
 
 
 async def test_gives_up_a_decision_that_takes_too_long(engine: Engine, autojump_clock: MockClock) -> None:
-    decisions = Decisions(settings(wait_seconds=1000.0), Data(), EventStream())
+    decisions = deciding(settings(wait_seconds=1000.0))
 
     async def given_up(request: str) -> None:
         with pytest.raises(RefusalError, match="took longer than 60 s") as caught:
@@ -446,7 +454,7 @@ async def test_notices_requests_for_other_units(monkeypatch: pytest.MonkeyPatch)
     for named in (False, True):
         monkeypatch.setattr(subject, "respond", lambda *_, named=named: Response("", (), GIST, named))
         data = Data()
-        await Decisions(settings(), data, EventStream()).decide({"request": "x"}, None)
+        await deciding(settings(), data).decide({"request": "x"}, None)
         assert data.units_requested is named
 
 
@@ -462,7 +470,7 @@ async def test_refuses_a_template_only_by_the_newest_configuration(
         return Response(f"{known.age}", (), GIST, not_enabled=known is KNOWN)
 
     monkeypatch.setattr(subject, "respond", respond)
-    decisions = Decisions(settings(), data, EventStream())
+    decisions = deciding(settings(), data)
     for _ in range(2):
         answer = await decisions.decide({"request": "x"}, None)
         assert isinstance(answer, dict)

@@ -60,7 +60,8 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
         ledger = LedgerWorker(f"sqlite:///{tmp_path / 'ledger'}")
         reconciler, storage = Reconciler(sync, ledger, known), StoragePolls("", known, sync)
         claims = ClaimWriter(Claims(known), ledger, reconciler, sync, known)
-        decisions = Decisions(known, DecisionData(sync, storage), sync.events)
+        witness = Witness(known, str(tmp_path))
+        decisions = Decisions(known, DecisionData(sync, storage), sync.events, claims, witness)
         plans = Plans(str(tmp_path), sync, sync.events, unjudged())
         policies = Policies(str(tmp_path / "policies"), sync, plans, known, sync.events)
         status = StatusMethods(
@@ -77,7 +78,7 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
             ),
             Deciding(
                 claims,
-                Witness(known, str(tmp_path)),
+                witness,
                 Recording(str(tmp_path), known, decisions),
                 decisions,
                 access,
