@@ -1,5 +1,6 @@
 """``htoolsd``: the daemon as a process."""
 
+import gc
 import os
 import resource
 import signal
@@ -75,6 +76,7 @@ def main(argv: Sequence[str] | None = None, signs: Sequence[socket.socket] = ())
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, _DESCRIPTORS)), hard))
         switch_full_collections_off()
         trio.run(run, signs)
+        gc.freeze()  # the interpreter collects once more at its end
     return 0
 
 

@@ -1,13 +1,14 @@
 import threading
 from collections.abc import Callable
 
+import orjson
 import pytest
 import trio
 import trio.testing
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.api.turn import DecisionTurn
-from htoolsd.threads import Computations, Pause, Replacements, run_by_size
+from htoolsd.threads import Computations, Pause, Replacements, encoded, run_by_size
 from tests.support.settings import settings
 
 
@@ -17,6 +18,12 @@ async def test_runs_only_much_work_in_a_thread() -> None:
 
     assert await run_by_size(10, here)
     assert not await run_by_size(10**7, here)
+
+
+@pytest.mark.parametrize("count", [0, 1, 500, 501, 1500])
+def test_list_that_is_encoded_in_parts_is_the_same(count: int) -> None:
+    objects = [{"name": str(number)} for number in range(count)]
+    assert orjson.dumps(encoded(objects)) == orjson.dumps(objects)
 
 
 async def test_a_replacement_waits_for_one_whose_caller_has_left() -> None:
