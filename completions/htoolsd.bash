@@ -113,6 +113,7 @@ END
 --front ?integer
 --pick integer
 --repair-rules none
+--witness ?file
 --load choices=none,upstream,real
 --ganeti-version string
 --explain oneinstance

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ganeti_htools import machine
 from ganeti_htools.backends.haskell import general
 from ganeti_htools.cli.cluster import make_state, read_cluster, save
 from ganeti_htools.cli.report import balance as balance_report
@@ -64,6 +65,8 @@ def _options(line: CommandLine) -> HbalOptions:
         raise HtoolsError("--front shows plans: with --exec, --pick chooses the one to carry out")
     if line.repair_rules and (line.optimise or line.worst_group or line.explain is not None):
         raise HtoolsError("--repair-rules cannot go with --optimise, --worst-group and --explain")
+    if line.witness is not None and (line.exec or line.repair_rules or line.explain is not None):
+        raise HtoolsError("--witness compares plans: it cannot go with --exec, --repair-rules and --explain")
     if line.explain is not None and (line.worst_group or line.all_groups):
         raise HtoolsError("--explain is about one instance, in the group of --group")
     return HbalOptions(
@@ -120,16 +123,17 @@ def _balance(
 ) -> None:
     """Plan group by group, report the plan, and carry it out with ``-X``. Raises HtoolsError."""
     reports: list[GroupReport] = []
+    seconds: dict[str, float] = {}
 
     @cache
     def answer() -> Any:
         return plans.of_daemon(line, HBAL.name, options, reading.generations)
 
     def plan_group(state: State, name: str, scope: Bools, options: HbalOptions) -> GroupPlan:
-        before = _before(state, name, scope, line, tell)
+        before, began = _before(state, name, scope, line, tell), machine.steady()
         balanced = not options.repair_rules and _is_balanced(before, line, tell)
         part = GroupPlan(state, name, scope, (), state) if balanced else _plan(before, options, answer, tell)
-        after = _after(part, before)
+        after, seconds[name] = _after(part, before), machine.steady() - began
         if not balanced:
             tell(*map(wrapped, balance_report.about_plan(before, after, line.verbose)))
             for text in limits(line.max_moves, line.max_copy, line.max_time):
@@ -175,10 +179,17 @@ def _balance(
         figures,
         time_of_moves=time if moves else "",
     )
+    beside: dict[str, Any] = {}
+    if line.witness is not None:
+        from ganeti_htools.cli.runs import other_hbal  # with trio
+
+        with progress("Ganeti's hbal"):
+            beside["witness"] = other_hbal.compare(line, reading.cluster, about, seconds)
+        tell(*other_hbal.lines(beside["witness"]))
     outcome = plans.carry_out(line, HBAL.name, plan, answer(), tell) if line.exec and moves else None
     if line.json:
-        described = statement(HBAL.name, plan, reading.cluster)
-        balance_report.report(state, about, line.all_groups, described, outcome, options.repair_rules)
+        more = {"plan": statement(HBAL.name, plan, reading.cluster)} | beside
+        balance_report.report(state, about, line.all_groups, more, outcome, options.repair_rules)
     plans.conclude(outcome)
 
 

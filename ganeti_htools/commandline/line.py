@@ -240,6 +240,9 @@ class CommandLine(Values):
     bandwidth = value(kinds.BANDWIDTH, None, "Mbit/s between nodes without htools:bandwidth tags")
     front = value(kinds.PLANS, 0, "show up to N plans, from cheap to even", takes=Takes.OPTIONAL)
     pick = value(kinds.PLAN, 0, "make plan K of --front")
+    witness = value(
+        kinds.PROGRAM, None, "also plan with Ganeti's own hbal, and show both plans", takes=Takes.OPTIONAL
+    )
     no_instance_moves = switch("only change secondary nodes, which does not touch running instances")
     move_diskless = switch("also move diskless instances")
     evac_mode = switch("only move instances off offline and drained nodes", "E")

@@ -297,6 +297,7 @@ HBAL = Program(
         Line.front,
         Line.pick,
         Line.repair_rules,
+        Line.witness,
         Line.load,
         Line.ganeti_version,
         Line.explain,

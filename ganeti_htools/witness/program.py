@@ -10,6 +10,7 @@ from ganeti_htools import machine
 from ganeti_htools.model.errors import DataError, on_one_line
 from ganeti_htools.programs import KilledError, run_program
 
+GANETIS_HAIL = "/usr/lib/ganeti/iallocators/hail"  # all of Ganeti's htools, by the variable HTOOLS
 MOST_PRINTED = 16 << 20  # bytes of an answer
 NICE = ("nice", "-n", "19")
 

@@ -1,5 +1,6 @@
 """hbal finds the plans that Debian's finds, step by step, and prints them in the same words."""
 
+import json
 import random
 import re
 from pathlib import Path
@@ -93,3 +94,16 @@ def test_the_same_first_steps_where_most_moves_are_left_out_early(
     arguments = ["-t", write(tmp_path, described), "-l", "4"]
     expected, found = theirs(oracle, "hbal", arguments), ours(hbal.main, arguments)
     assert _common(found.out) == expected.out
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_witness_shows_the_same_plan_twice(
+    oracle: Oracle, tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int
+) -> None:
+    rng = random.Random(seed)
+    arguments = [*_arguments(rng, any_cluster(rng), tmp_path), f"--witness={oracle.hail}", "--json"]
+    arguments = [each for each in arguments if each not in ("-C", "-q", "--first-job-group")]
+    assert hbal.main(["--ganeti-version=3.0", *arguments]) == 0
+    for each in json.loads(capsys.readouterr().out).get("witness", ()):
+        one, other = ({**each[name], "seconds": 0} for name in ("ours", "theirs"))
+        assert one | {"score": round(one["score"], 8)} == other

@@ -146,6 +146,7 @@ def test_hbal(report: Callable[..., Any], short_search: None) -> None:
         report(hbal, cluster=uneven_units()),
         report(hbal, "--explain=a", cluster=uneven_units(crowded=True)),
         report(hbal, "--explain=a", cluster=bound_to_node("n0")),
+        report(hbal, "--witness=/bin/false"),
         report(hbal, "--repair-rules", "-l0", cluster=bound_to_node("n1")),
         {"execution": outcome()},
     ]

@@ -295,14 +295,14 @@ def report(
     state: State,
     groups: Sequence[GroupReport],
     many: bool,
-    plan: Mapping[str, Any],
+    more: Mapping[str, Any],
     outcome: Mapping[str, Any] | None = None,
     repairs: bool = False,
 ) -> None:
     """Print a plan that starts from a state as a JSON document, of one group or of ``many``.
 
-    ``plan`` is its statement for the judge of plans, ``outcome`` the record of its run, if it was carried
-    out. ``repairs``: the plan repairs broken rules.
+    ``more`` has further keys, ``outcome`` the record of its run, if it was carried out. ``repairs``: the plan
+    repairs broken rules.
     """
     documents, number = [], 0
     for group in groups:
@@ -316,7 +316,7 @@ def report(
             "nodes": len(state.cluster.nodes),
             "instances": len(state.cluster.instances),
             **({"groups": documents, "cost": cost} if many else documents[0]),
-            "plan": plan,
+            **more,
             **({} if outcome is None else {"execution": outcome}),
         },
         state.cluster,

@@ -8,10 +8,11 @@ from ganeti_htools.cli.ctl.commands import CONFIGURATION
 from ganeti_htools.cli.ctl.witness import summary
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.model import tags
+from ganeti_htools.witness.program import GANETIS_HAIL
 
 IALLOCATOR = "htoolsd"  # the executable, the unit and the user
 DIRECTORIES = ("/usr/local/lib/ganeti/iallocators", "/usr/lib/ganeti/iallocators")  # searched by Ganeti
-WITNESS = "/usr/lib/ganeti/iallocators/hail"
+WITNESS = GANETIS_HAIL
 DROP_IN = "/etc/systemd/system/htoolsd.service.d/as-root.conf"
 GROUP = "gnt-daemons"  # of Ganeti's packages; its members may use luxid's socket
 _NO_TEST = frozenset(("ext", "blockdev"))  # disk templates that need more than a size
@@ -310,8 +311,8 @@ def _without_witness(facts: Facts) -> str:
 
 def _name_witness(facts: Facts) -> Work:
     if facts.unit is None:
-        return f'write program = "{WITNESS}" below [witness] in {CONFIGURATION}, and reload the daemon'
-    script = rf"""/^\[witness\]/,/^\[/ s|^# program = .*|program = "{WITNESS}"|"""
+        return f'write program = "{GANETIS_HAIL}" below [witness] in {CONFIGURATION}, and reload the daemon'
+    script = rf"""/^\[witness\]/,/^\[/ s|^# program = .*|program = "{GANETIS_HAIL}"|"""
     return [("sed", "-i", script, CONFIGURATION), ("systemctl", "reload", IALLOCATOR)]
 
 
