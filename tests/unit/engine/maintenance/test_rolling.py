@@ -6,8 +6,8 @@ import pytest
 
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.maintenance import rolling
-from ganeti_htools.engine.maintenance.rolling import Maintenance, NodeGraph, RebootGroup, Relocation
-from ganeti_htools.model.cluster import Cluster, Disk, Instance
+from ganeti_htools.engine.maintenance.rolling import Maintenance, RebootGroup, Relocation
+from ganeti_htools.model.cluster import Disk, Instance
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError
@@ -45,43 +45,9 @@ def nodes_of(groups: Sequence[RebootGroup]) -> list[tuple[int, ...]]:
     return [group.nodes for group in groups]
 
 
-def test_nodes_of_one_mirrored_instance_are_neighbours() -> None:
-    graph = rolling.node_graph(state_of([instance("a", DRBD, "n2", "n1")]), np.ones(4, np.bool_), True)
-    assert graph == NodeGraph(0, ((), (2,), (1,), ()))
-
-
-def test_nodes_whose_instances_would_meet_are_neighbours_unless_they_are_shut_down() -> None:
-    state = state_of([instance("a", DRBD, "n0", "n3"), instance("b", DRBD, "n1", "n3")])
-    running = rolling.node_graph(state, all_of(state), False)
-    assert {n for n in running.neighbours[0] if n} == {1, 3}
-    assert set(running.neighbours[3]) == {0, 1}
-    assert rolling.node_graph(state, all_of(state), True).neighbours == ((3,), (3,), (), (1, 0))
-
-
-def test_the_graph_reaches_from_the_first_member_to_the_last() -> None:
-    state = state_of([instance("a", DRBD, "n1", "n3"), instance("b", DRBD, "n2", "n3")])
-    graph = rolling.node_graph(state, np.array([False, True, False, True]), True)
-    assert graph == NodeGraph(1, ((2,), (), (0,)))
-    assert graph.colourings()["LF"] == [[2, 3], [1]]
-
-
 def test_without_nodes_there_is_no_graph() -> None:
     with pytest.raises(HtoolsError, match="Cannot create node graph"):
         rolling.node_graph(state_of([]), np.zeros(4, np.bool_), False)
-
-
-def test_nodes_without_instances_go_together() -> None:
-    assert grouped(state_of([])) == [RebootGroup((0, 1, 2, 3), ())]
-
-
-def test_larger_groups_come_first_and_the_master_at_the_very_end() -> None:
-    instances = [instance("a", DRBD, "n0", "n1"), instance("b", DRBD, "n2", "n1")]
-    state = state_of(instances)
-    assert nodes_of(grouped(state, offline=True)) == [(1, 3), (0, 2)]
-    nodes = list(state.cluster.nodes)
-    nodes[0] = by_hand.node("n0", 10_000, 1000, master=True)
-    groups = grouped(derive(Cluster(state.cluster.groups, tuple(nodes), tuple(instances))), offline=True)
-    assert nodes_of(groups) == [(1, 3), (2, 0)]
 
 
 def test_a_class_is_divided_until_its_unmirrored_instances_find_room() -> None:
@@ -93,18 +59,6 @@ def test_a_class_is_divided_until_its_unmirrored_instances_find_room() -> None:
     for group in groups:
         assert {move.instance for move in group.relocations} == set(group.nodes)
         assert not {move.pnode for move in group.relocations} & set(group.nodes)
-
-
-def test_instances_go_to_the_first_node_with_room() -> None:
-    state = state_of([instance("a", PLAIN, "n0", mem=4500), instance("b", PLAIN, "n1", mem=6000)])
-    groups = grouped(state, members=np.array([True, False, False, False]))
-    assert groups == [RebootGroup((0,), (Relocation(0, 2, NOWHERE),))]
-
-
-def test_mirrored_instance_that_lost_its_secondary_moves_like_unmirrored_ones() -> None:
-    state = state_of([instance("a", DRBD, "n0"), instance("b", PLAIN, "n3", mem=9500)])
-    groups = grouped(state, members=np.array([True, False, False, False]))
-    assert groups == [RebootGroup((0,), (Relocation(0, 1, NOWHERE),))]
 
 
 def test_unmirrored_instances_can_be_left_alone() -> None:
