@@ -16,15 +16,19 @@ An example is a block that is indented by four spaces. A comment on a line of it
 ``python -m tests.support.documents FILE...`` runs the examples of documents and writes their output there.
 """
 
+import json
 import os
 import re
 import shlex
 import shutil
 import signal
+import socket
+import socketserver
 import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
@@ -38,7 +42,8 @@ from ganeti_htools.commandline.programs import PROGRAMS as TOOLS
 from ganeti_htools.commandline.reading import Reply, read
 from ganeti_htools.simulator import program as simulator_program
 from htoolsd.config.config import argument_parser
-from tests.support.programs import PATIENCE, PROGRAMS, ROOT, running, wait_until
+from tests.support import preloaded
+from tests.support.programs import INTERPRETER, PATIENCE, PROGRAMS, ROOT, running, script, wait_until
 from tests.support.simulators import simulator
 
 SAMPLES = ROOT / "examples"
@@ -137,6 +142,49 @@ def sessions(document: str) -> list[Session]:
     return [session for session in found if session.blocks]
 
 
+# A tool of the shell: its program runs in a fork, with the streams of this one.
+_STUB = f"""#!{INTERPRETER} -IS
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as forks:
+    forks.connect(os.path.dirname(sys.argv[0]) + "/forks")
+    order = os.path.basename(sys.argv[0]), sys.argv[1:], os.getcwd(), dict(os.environ)
+    socket.send_fds(forks, [json.dumps(order).encode()], [0, 1, 2])
+    forks.shutdown(socket.SHUT_WR)
+    sys.exit(int(forks.recv(10)))
+"""
+
+
+class _Fork(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        data, streams, *_ = socket.recv_fds(self.request, 1 << 16, 3)
+        while more := self.request.recv(1 << 16):
+            data += more
+        name, arguments, directory, environment = json.loads(data)
+        where = dict(zip(("given", "output", "error"), streams, strict=True))
+        process = preloaded.start(
+            str(PROGRAMS / name), arguments, environment=environment, directory=directory, **where
+        )
+        for each in streams:
+            os.close(each)
+        self.request.sendall(b"%d" % process.wait())
+
+
+@contextmanager
+def tools(directory: Path) -> Iterator[None]:
+    """Have our tools in a directory; daemons are programs of their own, for a shell sends them signals."""
+    directory.mkdir()
+    for name in OURS - {"htoolsd", "htools-simulator"}:
+        script(directory / name, _STUB)
+    with socketserver.ThreadingUnixStreamServer(str(directory / "forks"), _Fork) as server:
+        serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        serving.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            serving.join()
+
+
 class Shell:
     """A shell that runs blocks of commands."""
 
@@ -187,11 +235,12 @@ def shell(directory: Path, sample: str) -> Iterator[Shell]:
     work = directory / "examples"
     shutil.copytree(SAMPLES, work)
     environment = os.environ | {
-        "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
+        "PATH": f"{directory}/bin:{PROGRAMS}:{os.environ['PATH']}",
         "COLUMNS": "80",
         "LC_ALL": "C.UTF-8",
     }
     with ExitStack() as stack:
+        stack.enter_context(tools(directory / "bin"))
         if sample:
             name, _, line = sample.partition(" ")
             cluster = text.parse((SAMPLES / name).read_text("utf-8"), name)

@@ -1,7 +1,7 @@
 """Forks of an interpreter that has imported all programs: importing takes longer than most tests.
 
 A forked program has its own arguments, environment, streams and signals. Other tests start the same programs
-with a new interpreter: those of streams, of signals and of the documents' examples.
+with a new interpreter: those of streams and of signals.
 """
 
 import atexit
@@ -81,19 +81,22 @@ def start(
     arguments: Sequence[object],
     *,
     environment: Mapping[str, str] = os.environ,
+    directory: str = "",
+    given: int | None = None,
     output: int | None = None,
     error: int | None = None,
 ) -> Process:
-    """Run ``htoolsd``, ``htools-simulator`` or the Python script of that path.
+    """Run ``htoolsd``, ``htools-simulator`` or the Python script of that path, here or in a directory.
 
-    Its standard output goes to the descriptor ``output``, by default to a pipe. Its standard error goes to
-    the descriptor ``error``, by default to that of this process.
+    Its standard input is the descriptor ``given``, by default empty. Its standard output goes to the
+    descriptor ``output``, by default to a pipe. Its standard error goes to the descriptor ``error``, by
+    default to that of this process.
     """
     ignored = [number for number in _RESTORED if signal.getsignal(number) is signal.SIG_IGN]
     order = {
         "argv": [program, *map(str, arguments)],
         "environment": dict(environment),
-        "directory": os.getcwd(),
+        "directory": directory or os.getcwd(),
         "ignored": ignored,
     }
     data = json.dumps(order).encode()
@@ -103,7 +106,8 @@ def start(
     with open(os.devnull) as nothing:
         with _starting:
             server = _server()
-            socket.send_fds(server, [_LENGTH.pack(len(data))], [nothing.fileno(), write, error, theirs])
+            streams = nothing.fileno() if given is None else given, write, error
+            socket.send_fds(server, [_LENGTH.pack(len(data))], [*streams, theirs])
             server.sendall(data)
         os.close(theirs)
         if output is None:
