@@ -80,6 +80,12 @@ def tool(name: str, *options: object) -> Finished:
     return run(PROGRAMS / name, *options)
 
 
+def executed(name: str, source: str, *options: object) -> tuple[int, str, str]:
+    """Have a plan of a tool carried out to its end; return status and output."""
+    done = tool(name, source, "-X", *options)
+    return done.returncode, done.stdout, done.stderr
+
+
 def ctl(daemon: Daemon, *arguments: object) -> Finished:
     return run(PROGRAMS / "htoolsctl", "--socket", daemon.socket, *arguments)
 

@@ -20,6 +20,7 @@ from tests.daemon.planning import (
     begun,
     call,
     ctl,
+    executed,
     following,
     hbal,
     last,
@@ -147,8 +148,7 @@ def test_empties_a_drained_node(tmp_path: Path) -> None:
         ganeti.ask("SubmitJob", [role(drained, drained=True)])
         wait_until(lambda: [state for _, state in ganeti.tell("jobs")] == ["success"])
         call(daemon, "refresh")
-        with hbal(daemon, "-S", tmp_path / "saved") as process:
-            status, out, _ = result(process)
+        status, out, _ = executed("hbal", f"-D{daemon.socket}", "-S", tmp_path / "saved")
         assert status == 0
         places = [(row.pnode, row.snode) for row in ganeti.rows().instances]
         assert all(drained not in place for place in places)
@@ -204,8 +204,7 @@ def test_plan_continues_without_its_terminal(tmp_path: Path, number: int) -> Non
 
 def test_plan_continues_with_no_wait(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
-        with hbal(daemon, "-l3", "--no-wait") as process:
-            status, out, _ = result(process)
+        status, out, _ = executed("hbal", f"-D{daemon.socket}", "-l3", "--no-wait")
         assert status == 0
         number = last(daemon)["id"]
         assert out.endswith(f"\nPlan {number} has been begun; 'htoolsctl plan {number}' follows it\n")
@@ -282,8 +281,7 @@ def test_balances_groups_one_after_the_other(tmp_path: Path, letter: str) -> Non
 def test_plan_fails_with_its_job(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED)) as (daemon, ganeti):
         ganeti.tell("fail", ".*")
-        with hbal(daemon, "-l4") as process:
-            status, _, err = result(process)
+        status, _, err = executed("hbal", f"-D{daemon.socket}", "-l4")
         assert status == 1
         failure = r"^Error: Not all jobs completed successfully: job 1 \(.*\): INSTANCE_.*$"
         assert re.search(failure, err, re.MULTILINE)

@@ -13,7 +13,7 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster
-from tests.daemon.planning import result, started
+from tests.daemon.planning import executed, result, started
 from tests.daemon.test_storage import rows as with_units
 from tests.support.clusters import MOVABLE, Shape
 from tests.support.lines import next_line
@@ -40,6 +40,10 @@ hbal = partial(program, "hbal")
 hsqueeze = partial(program, "hsqueeze")
 
 
+def ended(name: str, ganeti: Simulator, *options: object) -> tuple[int, str, str]:
+    return executed(name, f"-L{ganeti.socket}", *options)
+
+
 def until(process: subprocess.Popen[str], beginning: str) -> None:
     """Read its output up to a line."""
     while line := next_line(process.stdout):
@@ -56,8 +60,7 @@ def plan(ganeti: Simulator) -> list[dict[str, Any]]:
 
 def test_reports_and_saves_the_run(tmp_path: Path) -> None:
     with simulator(tmp_path, uneven(), "--job-seconds=0") as ganeti:
-        with hbal(ganeti, f"-l{STEPS}", "-S", tmp_path / "saved") as process:
-            status, out, err = result(process)
+        status, out, err = ended("hbal", ganeti, f"-l{STEPS}", "-S", tmp_path / "saved")
         assert status == 0
         jobs = [line for line in out.splitlines() if line.startswith("Job ")]
         assert len(jobs) == STEPS
@@ -72,8 +75,7 @@ def test_reports_and_saves_the_run(tmp_path: Path) -> None:
 
 def test_refuses_no_wait_without_daemon(tmp_path: Path) -> None:
     with simulator(tmp_path, uneven()) as ganeti:
-        with hbal(ganeti, f"-l{STEPS}", "--no-wait") as process:
-            status, out, err = result(process)
+        status, out, err = ended("hbal", ganeti, f"-l{STEPS}", "--no-wait")
         assert (status, out) == (1, "")
         assert err == "Error: --no-wait: only htoolsd goes on by itself: expected -D\n"
         assert ganeti.tell("jobs") == []
@@ -81,8 +83,9 @@ def test_refuses_no_wait_without_daemon(tmp_path: Path) -> None:
 
 def test_failed_job_is_an_error(tmp_path: Path) -> None:
     with simulator(tmp_path, uneven(), "--job-seconds=0", "--fail=REPLACE_DISKS") as ganeti:
-        with hbal(ganeti, f"-l{STEPS}", "-S", tmp_path / "saved", "--json") as process:
-            status, out, err = result(process)
+        status, out, err = executed(
+            "hbal", f"-L{ganeti.socket}", f"-l{STEPS}", "-S", tmp_path / "saved", "--json"
+        )
         assert status == 1
         outcome = json.loads(out)["execution"]
         failed = [job for job in outcome["jobs"] if job["error"]]
@@ -232,8 +235,7 @@ def test_node_drained_by_others_is_left_alone(tmp_path: Path) -> None:
     made_of = with_master(4, Shape(nodes=4, instances=12, templates={"ext": 1}, drained=1))
     nodes = tuple(replace(row, tags=("htools:standby:auto",) * row.offline) for row in made_of.nodes)
     with simulator(tmp_path, replace(made_of, nodes=nodes), "--job-seconds=0") as ganeti:
-        with hsqueeze(ganeti, "--minimal-resources=1000") as process:
-            status, out, err = result(process)
+        status, out, err = ended("hsqueeze", ganeti, "--minimal-resources=1000")
         assert (status, err.count("\n")) == (0, 1)
         assert err.startswith("Warning: not enough standby nodes: ")
         assert "Nodes to online" in out
@@ -248,15 +250,17 @@ def test_finishes_interrupted_run_without_other_work(tmp_path: Path) -> None:
     (off,) = (row.name for row in nodes if row.offline)
     rows = tuple(row for row in made_of.instances if row.pnode != off)
     with simulator(tmp_path, replace(made_of, nodes=nodes, instances=rows), "--job-seconds=0") as ganeti:
-        with hsqueeze(ganeti, "--minimal-resources=0", "--target-resources=1e6") as process:
-            status, out, err = result(process)
+        status, out, err = executed(
+            "hsqueeze", f"-L{ganeti.socket}", "--minimal-resources=0", "--target-resources=1e6"
+        )
         left = f"Warning: not finished by an earlier run: {off} is offline"
         assert (status, err.splitlines()[0]) == (0, left)
         assert "'No action'" in out
         submitted = [opcodes[-1]["OP_ID"] for (opcodes,) in ganeti.ask("QueryJobs", [], ["ops"])]
         assert submitted == ["OP_OOB_COMMAND", "OP_TAGS_DEL"]
-        with hsqueeze(ganeti, "--minimal-resources=0", "--target-resources=1e6") as process:
-            status, out, err = result(process)
+        status, out, err = executed(
+            "hsqueeze", f"-L{ganeti.socket}", "--minimal-resources=0", "--target-resources=1e6"
+        )
         assert (status, out) == (0, "'No action'\n")
         assert "not finished" not in err
         assert len(ganeti.tell("jobs")) == 2
@@ -302,8 +306,7 @@ def test_refuses_execution_without_luxi_before_planning(tmp_path: Path, source: 
 def test_asks_for_units_before_each_jobset(tmp_path: Path) -> None:
     """Nothing goes where one volume group is full, and what is saved has units."""
     with simulator(tmp_path, with_units(), "--job-seconds=0") as ganeti:
-        with hbal(ganeti, "--ask-storage", "-S", tmp_path / "saved") as process:
-            status, out, err = result(process)
+        status, out, err = ended("hbal", ganeti, "--ask-storage", "-S", tmp_path / "saved")
         after = ganeti.cluster()
     assert (status, "storage units" in err) == (0, False)
     assert "success" in out
