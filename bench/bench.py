@@ -1,9 +1,9 @@
 """Speed, ours and Debian's side by side: decisions (``requests.py``) and tools (``tools.py``).
 
 And, with nothing to compare with, what balancing copies (``copying.py``), balancing by measured load
-(``load.py``), node groups (``regroup.py``), following a cluster (``sync.py``), claims (``claims.py``), the
-history (``history.py``), the ledger (``ledger.py``), a day under policies (``policies.py``), overload
-(``overload.py``), and growth with the cluster (``scaling.py``).
+(``load.py``), relief of hot nodes (``relief.py``), node groups (``regroup.py``), following a cluster
+(``sync.py``), claims (``claims.py``), the history (``history.py``), the ledger (``ledger.py``), a day under
+policies (``policies.py``), overload (``overload.py``), and growth with the cluster (``scaling.py``).
 """
 
 import argparse
@@ -24,6 +24,7 @@ from bench import (  # noqa: E402
     overload,
     policies,
     regroup,
+    relief,
     requests,
     scaling,
     sync,
@@ -56,6 +57,7 @@ def main() -> None:
         tools,
         copying,
         load,
+        relief,
         regroup,
         sync,
         claims,
