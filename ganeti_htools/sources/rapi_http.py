@@ -4,7 +4,7 @@ import netrc
 import os
 import ssl
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 
 import httpx
@@ -103,17 +103,20 @@ def tls(ca: str | None) -> ssl.SSLContext:
     return context
 
 
-async def get_document(client: httpx.AsyncClient, url: str, patience: float, most: int) -> bytes:
+async def get_document(
+    client: httpx.AsyncClient, url: str, patience: float, most: int, accepted: Collection[int] = ()
+) -> bytes:
     """Return a document of at most ``most`` bytes, after at most ``patience`` seconds.
 
-    Raises MissingDocumentError; HtoolsError, one line that names the document.
+    Its status may be an ``accepted`` one, too. Raises MissingDocumentError; HtoolsError, a line that names
+    the document.
     """
     shown, body = url, bytearray()
     try:
         shown = _shown(url)
         with trio.move_on_after(patience) as scope:
             async with client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response:
-                if response.status_code != httpx.codes.OK:
+                if response.status_code not in (httpx.codes.OK, *accepted):
                     missing = response.status_code == httpx.codes.NOT_FOUND
                     kind = MissingDocumentError if missing else HtoolsError
                     raise kind(f"{shown}: the server answers {_status(response)}")

@@ -23,6 +23,7 @@ from htoolsd.load.figures import HOUR, SCALE, LoadError, LoadHours, LoadNames, L
 from htoolsd.threads import effect, run_by_size
 
 _MOST = 1 << 25  # bytes of an answer
+_EXPLAINED = (400, 422)  # for queries that cannot be parsed or executed; the answer says why
 
 
 class Query(NamedTuple):
@@ -48,7 +49,10 @@ def values_of(answer: bytes, query: Query, begin: float = 0.0, count: int = 0) -
     """
     found, other = dict[str, Floats](), ""
     try:
-        data = orjson.loads(answer)["data"]
+        document = orjson.loads(answer)
+        if (error := document.get("error")) is not None:
+            raise DataError(f"the server answers {on_one_line(str(error))}")
+        data = document["data"]
         if data["resultType"] != ("matrix" if count else "vector"):
             raise DataError(f"got a {data['resultType']}")
         for series in data["result"]:
@@ -133,7 +137,7 @@ class Prometheus:
         async def ask(client: httpx.AsyncClient, query: Query) -> None:
             url = str(base.copy_with(params={"query": query.text, **span}))
             try:
-                answer = await get_document(client, url, settings.timeout_seconds, _MOST)
+                answer = await get_document(client, url, settings.timeout_seconds, _MOST, _EXPLAINED)
                 work = partial(values_of, answer, query, first, count)
                 found[query.key] = await run_by_size(len(answer), work, abandon=True)
             except HtoolsError as error:

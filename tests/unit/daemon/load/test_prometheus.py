@@ -83,6 +83,7 @@ async def test_hours_of_the_past_are_unknown_where_the_server_has_nothing(server
     assert before.mean == {}
 
 
+UNPARSED = 'invalid parameter "query": 1:9: parse error: unclosed left parenthesis'
 SERIES = "expected one series for each instance"
 
 
@@ -100,7 +101,10 @@ SERIES = "expected one series for each instance"
             "ganeti_instance_memory_bytes or label_replace(ganeti_instance_memory_bytes, 'job', 'a', '', '')",
             "got two series for NAME.example.com; sum by (name) (...) makes them one",
         ),
-        ("sum by (", "the server answers 400 Bad Request"),
+        (
+            "sum by (",
+            'the server answers invalid parameter "query": 1:9: parse error: unclosed left parenthesis',
+        ),
     ],
 )
 async def test_names_query_and_expectation(server: str, query: str, error: str) -> None:
