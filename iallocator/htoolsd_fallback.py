@@ -70,7 +70,7 @@ def decide(call: Call, problem: Exception) -> Decision:
         share = None if disconnections > 1 else patience(call, problem)
         spent = (time.monotonic() - call.began) / call.timeout
         if (spent >= (share or 0) and take_slot(call.path)) or spent >= LAST_RESORT:
-            without = f"the daemon and its claims{unknown_inventories(call.path)}"
+            without = f"the daemon and its claims{unknown_data(call.path)}"
             report(f"{reason(call, problem)}; deciding without {without}", call.path)
             return become_hail(call.arguments)
         try:
@@ -175,9 +175,10 @@ def reason(call: Call, problem: Exception) -> str:
     return f"{call.path}: the answer makes no sense ({type(problem).__name__})"
 
 
-def unknown_inventories(name: str) -> str:
-    """Describe that the daemon knows inventories that are in no tag, by a file beside its socket; or ""."""
-    return ", and without inventories that are in no tag" if path.exists(name + ".untagged") else ""
+def unknown_data(name: str) -> str:
+    """Describe what only the daemon knows, by files beside its socket; empty if it knows nothing more."""
+    data = (".untagged", "inventories that are in no tag"), (".loaded", "measured load")
+    return "".join([f", and without {what}" for mark, what in data if path.exists(name + mark)])
 
 
 def report(text: str, name: str) -> None:

@@ -1,8 +1,9 @@
 """Marks beside the socket: files that the executable and the daemon have for each other.
 
 The size of the counter is the number of decisions that the executable made without the daemon: it appends
-one byte for each, and the daemon only looks at the file's size and time. The other file is there while the
-ledger has inventories that are in no tag: a decision without the daemon does not know them, and says so.
+one byte for each, and the daemon only looks at the file's size and time. The other files are there while the
+ledger has inventories that are in no tag, and while decisions count measured load: a decision without the
+daemon does not know them, and says so.
 """
 
 import grp
@@ -10,7 +11,8 @@ import os
 import stat
 from contextlib import suppress
 
-ALONE, UNTAGGED = ".alone", ".untagged"  # repeated in iallocator/, which imports nothing of the daemon
+# Repeated in iallocator/, which imports nothing of the daemon.
+ALONE, UNTAGGED, LOADED = ".alone", ".untagged", ".loaded"
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -35,10 +37,10 @@ def fallbacks(socket: str) -> dict[str, object]:
     return {"alone": 0, "last_alone": None}
 
 
-def show_untagged(socket: str, untagged: bool) -> None:
-    """Create or remove the file about untagged inventories. Failures are ignored."""
+def show(socket: str, mark: str, present: bool) -> None:
+    """Create or remove one of the other files. Failures are ignored."""
     with suppress(OSError):
-        if untagged:
-            os.close(os.open(socket + UNTAGGED, _FLAGS, 0o664))
+        if present:
+            os.close(os.open(socket + mark, _FLAGS, 0o664))
         else:
-            os.unlink(socket + UNTAGGED)
+            os.unlink(socket + mark)

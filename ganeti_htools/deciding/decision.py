@@ -17,6 +17,7 @@ from ganeti_htools.deciding.known_units import (
     with_disks,
     with_known,
     with_known_inventories,
+    with_known_loads,
     without_disk_limits,
 )
 from ganeti_htools.deciding.promises import Promise, promised, with_promises, without_reserved
@@ -88,6 +89,7 @@ class KnownCluster:
     * ``to_be_asked``: some nodes will be asked for their units when these are needed.
     * ``promised``: MiB of pools promised to instances of other clusters, by name; the pools reserve them.
     * ``claims``: names of the claims on each node, which reserves what they have.
+    * ``loads``: measured loads of nodes, counted in instances; without any, load does not count.
     """
 
     cluster: Cluster
@@ -98,6 +100,7 @@ class KnownCluster:
     promised: Mapping[str, Mapping[DesiredUnit, int]] = field(default_factory=dict)
     claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     named: Cluster | None = None
+    loads: Mapping[str, float] = field(default_factory=dict)
 
 
 Places = tuple[tuple[int, ...], ...]  # rows of nodes
@@ -211,6 +214,7 @@ def prepare_request(
     if known:
         known = _with_named_units(known, new_instances(request))
         cluster, note = _complete(cluster, request, known, cache)
+        cluster = with_known_loads(cluster, known.loads, cache.completed)
     cluster, options, more = prepare(cluster, request, options, known.cluster if known else None)
     counting, names = with_promises(cluster, promises, instances_of(request))
     unreserved, others = without_reserved(cluster, new_instances(request), known.promised if known else {})

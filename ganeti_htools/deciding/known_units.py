@@ -30,6 +30,7 @@ class CompletedRows:
         self.instances: dict[int, tuple[Instance, Instance | None, Instance]] = {}
         self.filled: dict[tuple[int, int], tuple[Node, Node, Node]] = {}
         self.inventories: dict[int, tuple[Node, Inventories, Node]] = {}
+        self.loaded: dict[int, tuple[Node, float, Node]] = {}
         self._known: tuple[Instance, ...] = ()
         self._named: dict[str, Instance] = {}
 
@@ -59,6 +60,21 @@ def with_known_inventories(cluster: Cluster, known: Cluster, cache: CompletedRow
             node = entry[-1]
         rows.append(node)
     return replace(cluster, nodes=tuple(rows))
+
+
+def with_known_loads(cluster: Cluster, loads: Mapping[str, float], cache: CompletedRows) -> Cluster:
+    """Return the cluster with these loads of nodes (:attr:`.Node.cpu_load`)."""
+    before, cache.loaded = cache.loaded, {}
+    rows = []
+    for node in cluster.nodes if loads else ():
+        entry, load = before.get(id(node)), loads.get(node.name)
+        if load is not None:
+            if entry is None or entry[1] != load:
+                entry = node, load, replace(node, cpu_load=load)
+            cache.loaded[id(node)] = entry
+            node = entry[-1]
+        rows.append(node)
+    return replace(cluster, nodes=tuple(rows)) if loads else cluster
 
 
 def lacks_disks(cluster: Cluster, request: Request) -> bool:

@@ -4,7 +4,7 @@ As bytes it is a line of JSON with everything but the request, and the request a
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any
 
 import orjson
@@ -60,6 +60,7 @@ class _Known:
     to_be_asked: bool
     promised: Mapping[str, tuple[tuple[DesiredUnit, int], ...]]
     claims: Mapping[str, tuple[str, ...]]
+    loads: Mapping[str, float] = field(default_factory=dict)
 
 
 def _known(where: str, value: Any) -> KnownCluster | None:
@@ -73,6 +74,7 @@ def _known(where: str, value: Any) -> KnownCluster | None:
         to_be_asked=found.to_be_asked,
         promised={name: dict(held) for name, held in found.promised.items()},
         claims=found.claims,
+        loads=found.loads,
         named=found.named,
     )
 

@@ -157,12 +157,12 @@ def assert_left_to_hail(finished: Finished, reason: str, *arguments: object) -> 
     )
 
 
-def test_decision_without_the_daemon_names_inventories_that_it_does_not_know(
-    tmp_path: Path, request_path: Path
-) -> None:
+def test_decision_without_the_daemon_names_what_it_does_not_know(tmp_path: Path, request_path: Path) -> None:
     gone = str(tmp_path / "gone.sock")
-    for untagged, more in ((True, ", and without inventories that are in no tag"), (False, "")):
-        marks.show_untagged(gone, untagged)
+    both = ", and without inventories that are in no tag, and without measured load"
+    for present, more in ((True, both), (False, "")):
+        marks.show(gone, marks.UNTAGGED, present)
+        marks.show(gone, marks.LOADED, present)
         finished = executable(Path(gone), request_path, "--htoolsd-timeout=0.4", fallback="/bin/echo")
         assert finished.stderr.endswith(f"; deciding without the daemon and its claims{more}\n")
 

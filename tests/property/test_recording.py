@@ -87,6 +87,7 @@ def known_and_bare(found: Case) -> tuple[KnownCluster, bytes]:
             lambda _units: known,
             promised={"other.example.org": {DesiredUnit(StorageType.RADOS, "rbd"): 512}},
             claims={cluster.nodes[0].name: ("held",)},
+            loads={cluster.nodes[0].name: 2.5},
         ),
         json.dumps(document).encode(),
     )

@@ -93,7 +93,7 @@ MAY_IMPORT = {
     ),
     "htoolsd.load": (
         "model backends records sources files nursery planning.view"
-        " htoolsd.config htoolsd.damaged_files htoolsd.sync htoolsd.threads programs"
+        " htoolsd.config htoolsd.damaged_files htoolsd.marks htoolsd.sync htoolsd.threads programs"
     ),
     "htoolsd.plans": (
         f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.history htoolsd.sync"

@@ -102,6 +102,7 @@ class LoadSettings:
     min_coverage: Annotated[
         float, _PERCENT, "percentage of instances whose load must be known, otherwise load is not used"
     ] = 80.0
+    decisions: Annotated[bool, "whether decisions count the measured load of nodes"] = False
     program: Annotated[
         str, checked(check_program), "program that prints lines INSTANCE CORES BYTES BYTES/S BYTES/S"
     ] = ""

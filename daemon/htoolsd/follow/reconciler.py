@@ -18,7 +18,7 @@ from htoolsd.follow.desired_state import SyncedState
 from htoolsd.follow.diff import LedgerUpdater
 from htoolsd.follow.reserved import reservations
 from htoolsd.follow.resources import CountingRules
-from htoolsd.marks import show_untagged
+from htoolsd.marks import UNTAGGED, show
 from htoolsd.store.records import LedgerError, UnavailableError
 from htoolsd.store.worker import LIMIT, LedgerWorker
 from htoolsd.sync.polls import Polled
@@ -160,7 +160,7 @@ class Reconciler:
 
     async def _show_untagged(self, untagged: bool) -> None:
         if untagged is not self._untagged:
-            await effect(show_untagged, self._settings.now.socket, untagged)
+            await effect(show, self._settings.now.socket, UNTAGGED, untagged)
             self._untagged = untagged
 
     def _note_error(self, error: HtoolsError, defect: Exception | None = None) -> None:

@@ -23,7 +23,8 @@ from htoolsd.config.settings import Settings
 from htoolsd.damaged_files import set_aside
 from htoolsd.load.figures import HOUR, LoadError, LoadNames, LoadSample, LoadSource, names_of
 from htoolsd.load.profiles import WEEKS, KnownLoad, MeasuredInstance, known_load, with_hours, with_last
-from htoolsd.load.report import nodes_to_json
+from htoolsd.load.report import loads_of_decisions, nodes_to_json
+from htoolsd.marks import LOADED, show
 from htoolsd.sync.sync import Sync
 from htoolsd.threads import Replacements, effect
 
@@ -58,6 +59,7 @@ class MeasuredLoad:
         self._counted: float | None = None  # the end of the hours that plans and tools count
         self.sample = LoadSample({}, {}, {})
         self.why_unused: str | None = _OFF
+        self.of_decisions: Mapping[str, float] = {}  # loads of nodes
 
     @property
     def settings(self) -> LoadSettings:
@@ -74,8 +76,10 @@ class MeasuredLoad:
         source, of, read = None, None, False
         while True:
             changed, settings = self._settings.changed, self.settings
+            await effect(show, self._settings.now.socket, LOADED, self.on and settings.decisions)
             if not self.on:
                 source, self._errors, self._sampled, self.why_unused = None, (), None, _OFF
+                self.of_decisions = {}
                 if self._counted is not None:
                     await self._sync.count_load(None)
                     self._counted = None
@@ -152,6 +156,7 @@ class MeasuredLoad:
         load = await self.known(cluster)
         self.why_unused = self.obstacle(load)
         until = self._until if self.why_unused is None else None
+        self.of_decisions = loads_of_decisions(load) if until and self.settings.decisions else {}
         if until != self._counted:
             await self._sync.count_load(load.profiles if until else None)
             self._counted = until

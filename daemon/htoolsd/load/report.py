@@ -13,6 +13,7 @@ from ganeti_htools.model.hour_sums import UNITS
 from ganeti_htools.model.load import HOURS, LOAD_KINDS, LoadProfile
 from ganeti_htools.planning.view import View, state_of
 from htoolsd.load.figures import LoadSample
+from htoolsd.load.profiles import KnownLoad
 
 FULL = 0.9  # of its VCPUs in the worst hour: an instance at its limit
 EMPTY = 0.5  # of what it has in the worst hour: an instance that never uses it
@@ -46,6 +47,27 @@ def nodes_to_json(
             }
         )
     return sorted(found, key=lambda each: -(each["share"] or 0.0))
+
+
+def hottest_hours(cluster: Cluster, most: int) -> dict[str, list[float]]:
+    """Return the share of CPUs that the hottest nodes use in each hour of the week, hottest first."""
+    if not cluster.load_profiles:
+        return {}
+    cores = hours_of_nodes(cluster, cluster.load_profiles)[:, 0]
+    cpus = np.array([[node.t_cpu * node.cpu_speed] for node in cluster.nodes])
+    shares = np.divide(cores, cpus, out=np.zeros_like(cores), where=cpus > 0)
+    rows = np.argsort(-shares.max(axis=1), kind="stable")[:most].tolist()
+    return {cluster.nodes[row].name: shares[row].round(3).tolist() for row in rows}
+
+
+def loads_of_decisions(known: KnownLoad) -> dict[str, float]:
+    """Return the loads of nodes in their worst hours by name, counted in instances of the usual load.
+
+    They are relative to the CPUs that nodes have.
+    """
+    shares = {node["name"]: node["share"] for node in known.nodes if node["share"] is not None}
+    total = sum(shares.values())
+    return {name: len(known.profiles) * share / total for name, share in shares.items()} if total else {}
 
 
 def instances_to_json(

@@ -98,7 +98,7 @@ class Parts:
     def _decide(self, claims: Claims) -> Deciding:
         settings, below = self._settings, self.following
         writer = ClaimWriter(claims, below.ledger, below.reconciler, below.sync, settings)
-        data = DecisionData(below.sync, below.storage)
+        data = DecisionData(below.sync, below.storage, below.load)
         witness = Witness(settings, self._file("witness"))
         decisions = Decisions(settings, data, self.events, writer, witness)
         recording = Recording(self._file("recording"), settings, decisions)

@@ -4,6 +4,7 @@ from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.deciding.decision import KnownCluster
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.storage import DesiredUnit
+from htoolsd.load.measured_load import MeasuredLoad
 from htoolsd.sync.model import LIVE, STORAGE
 from htoolsd.sync.node_storage import with_current_storage
 from htoolsd.sync.storage_polls import StoragePolls
@@ -13,9 +14,10 @@ from htoolsd.sync.sync import Sync
 class DecisionData:
     """The daemon's data about the cluster, as decisions use it."""
 
-    def __init__(self, sync: Sync, storage: StoragePolls) -> None:
+    def __init__(self, sync: Sync, storage: StoragePolls, load: MeasuredLoad) -> None:
         self._sync = sync
         self._storage = storage
+        self._load = load
 
     def now(self) -> tuple[KnownCluster | None, dict[str, float]]:
         """Return the cluster, and the age of each kind of data. Raises RefusalError.
@@ -42,6 +44,7 @@ class DecisionData:
             self._storage.incomplete,
             model.reservations.promised,
             model.reservations.claims,
+            loads=self._load.of_decisions,
         )
         return known, ages
 

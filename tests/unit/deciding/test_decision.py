@@ -86,6 +86,20 @@ def test_known_reservations_are_kept() -> None:
     assert answer(first, KnownCluster(free, 0.0), cache)["result"] == [node]
 
 
+def test_measured_load_chooses_between_feasible_nodes() -> None:
+    data = cluster(3, shape(fill=0.3))
+    request = messages.allocate("new.example.org", "plain")
+    first, cache, known = text(data, request), Cache(), rows(data, request)
+    loads = {node.name: 1.0 for node in known.nodes}
+    (even,) = answer(first, KnownCluster(known, 0.0, loads=loads), cache)["result"]
+    busy = KnownCluster(known, 0.0, loads=loads | {even: 50.0})
+    (cool,) = answer(first, busy, cache)["result"]
+    assert cool != even
+    # Where nothing else fits, load is no obstacle.
+    full = {name: node | {"drained": True} for name, node in data["nodes"].items() if name != even}
+    assert answer(text(data | {"nodes": data["nodes"] | full}, request), busy, cache)["result"] == [even]
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_without_known_figures_redundancy_is_judged_without_disks(number: int) -> None:
     data = cluster(3, shape(fill=0.3))

@@ -60,8 +60,8 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
         ledger = LedgerWorker(f"sqlite:///{tmp_path / 'ledger'}")
         reconciler, storage = Reconciler(sync, ledger, known), StoragePolls("", known, sync)
         claims = ClaimWriter(Claims(known), ledger, reconciler, sync, known)
-        witness = Witness(known, str(tmp_path))
-        decisions = Decisions(known, DecisionData(sync, storage), sync.events, claims, witness)
+        witness, load = Witness(known, str(tmp_path)), MeasuredLoad("", known, sync)
+        decisions = Decisions(known, DecisionData(sync, storage, load), sync.events, claims, witness)
         plans = Plans(str(tmp_path), sync, sync.events, unjudged())
         policies = Policies(str(tmp_path / "policies"), sync, plans, known, sync.events)
         status = StatusMethods(
@@ -74,7 +74,7 @@ async def test_status_has_all_parts_of_the_daemon(autojump_clock: MockClock, tmp
                 reconciler,
                 CapacityCount(sync),
                 CapacityForecast(sync, history),
-                MeasuredLoad("", known, sync),
+                load,
             ),
             Deciding(
                 claims,
