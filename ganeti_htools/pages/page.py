@@ -25,6 +25,7 @@ from ganeti_htools.pages.score import score
 from ganeti_htools.pages.sides import Side
 from ganeti_htools.pages.storage import storage
 from ganeti_htools.pages.style import POLICY, STYLE
+from ganeti_htools.pages.week import week
 from ganeti_htools.version import VERSION
 
 _NOTES = 5  # lines about a plan; more are folded
@@ -80,11 +81,12 @@ def daemon_page(
     under_way: Figures,
     entries: Sequence[Mapping[str, Any]],
     days: int,
+    hours: Mapping[str, Sequence[float]],
 ) -> str:
     """Return the page about the cluster of a daemon.
 
     ``attention`` are the lines of its status, ``under_way`` figures of what it does, ``entries`` those of its
-    history of so many ``days``.
+    history of so many ``days``, ``hours`` of the week the used CPUs of nodes (:func:`.week`).
     """
     side = Side.of(state)
     steps = [Step(f"{each['text']}.", each["command"], each["severity"]) for each in attention]
@@ -92,7 +94,7 @@ def daemon_page(
         well = "✓ Nothing needs attention. " * all(group["health"] == "healthy" for group in side.health)
         steps = [Step(f"{well}{state_step(side, {}).text}", "")]
     first = answer(steps, {**state_figures(side), **under_way})
-    return page(title, made, [*first, *_state(side), history(entries, days)])
+    return page(title, made, [*first, *week(hours), *_state(side), history(entries, days)])
 
 
 def _state(side: Side) -> Iterator[Markup]:

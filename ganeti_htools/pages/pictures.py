@@ -1,6 +1,7 @@
 """Pictures in SVG whose size in pixels is that of the page, so that text in them never shrinks."""
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 
 from ganeti_htools.pages.markup import Markup, element
 
@@ -43,6 +44,19 @@ def _percent(share: float) -> str:
 def row(label: str, picture: Markup, figures: str) -> Markup:
     """Return a labelled bar with its figures."""
     return element("div", element("span", label), picture, element("span", figures), class_="row")
+
+
+def strip(shares: Sequence[float]) -> Markup:
+    """Return a strip of used shares, one after the other, as dark as they are full."""
+    kinds = ["" if share < 0.25 else "bar pale" if share < 0.5 else level(share) for share in shares]
+    parts, wide, x = [_bar(1.0, "track")], 100 / len(kinds), 0
+    for kind, run in groupby(kinds):
+        count = len(list(run))
+        if kind:
+            size = {"x": f"{wide * x:.2f}%", "width": f"{wide * count:.2f}%", "height": str(_HEIGHT - 2)}
+            parts.append(element("rect", y="1", class_=kind, **size))
+        x += count
+    return element("svg", *parts, height=str(_HEIGHT), aria_hidden="true")
 
 
 def distribution(shares: Sequence[float]) -> Markup:

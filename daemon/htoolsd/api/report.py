@@ -11,10 +11,13 @@ from ganeti_htools import machine
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.wording import describe_forecast
+from ganeti_htools.pages.nodes import DRAWN
+from ganeti_htools.planning.view import with_measured_load
 from htoolsd.api.status import StatusMethods
 from htoolsd.helper.helper import run_helper
 from htoolsd.history.entries import HistoryQuery
 from htoolsd.history.history import History
+from htoolsd.load.report import hottest_hours
 from htoolsd.socket.methods import method
 from htoolsd.socket.roles import Role
 from htoolsd.sync.sync import Sync
@@ -79,8 +82,8 @@ class ReportMethods:
             query = HistoryQuery(since=machine.now() - DAYS * 86400, most=_ENTRIES)
             about = self._sync.cluster_name or "", status["attention"], under_way
             facts = *about, await self._history.find(query), DAYS
-            page, limit, error = await run_helper(
-                "htoolsd.helper.page", _CPU_SECONDS, _DRAW_SECONDS, cluster, *facts
-            )
+            hours = await machine.run_sync(hottest_hours, cluster, DRAWN)
+            shown = with_measured_load(cluster, "none"), *facts, hours
+            page, limit, error = await run_helper("htoolsd.helper.page", _CPU_SECONDS, _DRAW_SECONDS, *shown)
             return page.decode(), f"it takes longer than {limit}" if limit else error or ""
         return "", f"it takes longer than {_DRAW_SECONDS:g} s"

@@ -17,9 +17,12 @@ def work(
     under_way: dict[str, str],
     history: list[dict[str, Any]],
     days: int,
+    hours: dict[str, list[float]],
 ) -> None:
-    """Print the page about a cluster: what needs attention, what is under way, the history of some days."""
+    """Print the page about a cluster: what needs attention, what is under way, the history of some days, and
+    the load of nodes by hour of the week.
+    """
     state = view.state_of(cluster, View())
     now = machine.local_time("%Y-%m-%d %H:%M %z")
-    page = daemon_page(f"Cluster {name}", now, state, attention, under_way, history, days)
+    page = daemon_page(f"Cluster {name}", now, state, attention, under_way, history, days, hours)
     sys.stdout.buffer.write(page.encode())

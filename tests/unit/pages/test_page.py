@@ -208,13 +208,17 @@ def test_attention_has_its_command_on_the_page() -> None:
         {"severity": "critical", "text": f"node <{place}> is down", "command": f"repair {place}"}
         for place in range(8)
     ]
-    page = daemon_page("title", "now", derive(CLUSTERS["empty"]), lines, {"Plans": "1 running"}, [], 7)
+    page = daemon_page("title", "now", derive(CLUSTERS["empty"]), lines, {"Plans": "1 running"}, [], 7, {})
     assert "Plans <b>1 running</b>" in page
     for place in range(8):
         assert f"node &lt;{place}&gt; is down" in page
         assert f"<pre><code>repair {place}</code></pre>" in page
     assert "<summary>2 more</summary>" in page
-    assert "Nothing needs attention." in daemon_page("title", "now", derive(CLUSTERS["empty"]), [], {}, [], 7)
+    hours = {"node1": [0.3] * 30 + [0.95] + [0.0] * 137}
+    page = daemon_page("title", "now", derive(CLUSTERS["empty"]), [], {}, [], 7, hours)
+    assert "Nothing needs attention." in page
+    assert "95 % Tue 6:00" in page
+    assert {"17.86%", "0.60%"} <= {*re.findall(r'width="([^"]*)"', page)}
 
 
 @pytest.mark.parametrize(("rows", "tables"), [(25, 1), (30, 1), (31, 2), (100, 4)])
