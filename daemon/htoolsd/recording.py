@@ -21,6 +21,7 @@ from ganeti_htools.recording.decision import RecordedDecision, to_bytes
 from ganeti_htools.recording.files import SUFFIX, encode, pieces_of
 from htoolsd.config.settings import Settings
 from htoolsd.events import DaemonEvent
+from htoolsd.tasks import note_defect
 from htoolsd.threads import Computations, Occupied, Pause
 
 _log = structlog.get_logger()
@@ -54,7 +55,7 @@ class Recording:
         self._size = self._lost = 0
         self._error: str | None = None
         self._file: _File | None = None
-        self._done: RecordedDecision | None = None  # the last one that was written
+        self._done = ""  # the last one that was written
 
     def note(self, event: DaemonEvent) -> None:
         """Have a decision written later; it is lost if too many wait."""
@@ -96,7 +97,9 @@ class Recording:
             try:
                 await self._thread.run(partial(self._write, decision))
                 self._error = None
-            except (OSError, HtoolsError) as error:
+            except Exception as error:
+                if not isinstance(error, OSError | HtoolsError):
+                    note_defect("recording", error)  # which must not come again with the same decision
                 self._file = None
                 self._lost += 1
                 if self._error is None:
@@ -107,18 +110,19 @@ class Recording:
 
     def _write(self, decision: RecordedDecision, pause: Pause) -> None:
         """Append a decision to the present file, or to a new one. Raises OSError, HtoolsError."""
-        if decision is self._done:  # by a thread whose caller did not wait for its end
+        if decision.id == self._done:  # by a thread whose caller did not wait for its end
             return
         limits, now = self._settings.now.recording, machine.now()
         file = self._file
         if file is None or not file.has_room(now, (limits.mib << 20) // _PARTS):
             file = _File(self._directory / f"{now:014.3f}{SUFFIX}", now)
-        pieces = pieces_of(to_bytes(decision, lambda: pause("")))
-        record = encode(decision.id, decision.time, file.last, pieces, lambda: pause(""))
+        rest = partial(pause, "")
+        pieces = pieces_of(to_bytes(decision, rest), rest)
+        record = encode(decision.id, decision.time, file.last, pieces, rest)
         self._make_room(file.path, (limits.mib << 20) - len(record), now - limits.days * _DAY)
         self._file = None  # should it fail
         file.append(record, pieces)
-        self._file, self._done, self._size = file, decision, self._size + len(record)
+        self._file, self._done, self._size = file, decision.id, self._size + len(record)
 
     def _make_room(self, present: Path, most: int, since: float) -> None:
         """Remove the oldest files until at most so many bytes are left, and those that ended too early."""
@@ -126,7 +130,7 @@ class Recording:
         paths = sorted(self._directory.glob(f"*{SUFFIX}"))
         sizes = {path: path.stat().st_size for path in paths}
         for path in paths:
-            if path != present and (sum(sizes.values()) > most or float(path.stem) + _DAY < since):
+            if path != present and (sum(sizes.values()) > most or path.stat().st_mtime < since):
                 path.unlink()
                 del sizes[path]
         self._size = sum(sizes.values())

@@ -17,7 +17,7 @@ import orjson
 
 SUFFIX = ".records"
 _END = b"},"  # of a piece
-_PIECES = 2000  # between two pauses
+_PIECES, _BYTES = 2000, 1 << 16  # between two pauses
 
 
 class RecordHead(NamedTuple):
@@ -28,9 +28,14 @@ class RecordHead(NamedTuple):
     payload: bytes
 
 
-def pieces_of(content: bytes) -> list[bytes]:
-    """Cut a content into pieces."""
-    return content.split(_END)
+def pieces_of(content: bytes, pause: Callable[[], None] = lambda: None) -> list[bytes]:
+    """Cut a content into pieces, with pauses: one long call would stop all threads."""
+    pieces, at = list[bytes](), 0
+    while (end := content.find(_END, at + _BYTES)) >= 0:
+        pieces += content[at:end].split(_END)
+        at = end + len(_END)
+        pause()
+    return pieces + content[at:].split(_END)
 
 
 def encode(

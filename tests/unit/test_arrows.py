@@ -117,7 +117,7 @@ MAY_IMPORT = {
         f"{_LIBRARY} htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.tasks htoolsd.threads"
         " htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims htoolsd.store.state_copies"
     ),
-    "htoolsd.recording": "model recording client htoolsd.config htoolsd.events htoolsd.threads",
+    "htoolsd.recording": "model recording htoolsd.config htoolsd.events htoolsd.tasks htoolsd.threads",
     "htoolsd.witness": f"{_LIBRARY} htoolsd.config htoolsd.threads",
     "htoolsd.api": (
         f"{_LIBRARY} commandline htoolsd.config htoolsd.damaged_files htoolsd.events htoolsd.tasks"

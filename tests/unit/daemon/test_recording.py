@@ -59,7 +59,7 @@ async def test_files_stay_within_the_limit_and_the_newest_decisions_are_read(tmp
         kept.note(made("large", 2 << 20))
         await written(kept)
         assert "takes more than the limit" in kept.status()["error"]
-        change(known, recording=RecordingSettings(mib=1, days=-2.0))
+        change(known, recording=RecordingSettings(mib=1, days=1e-9))
         kept.note(made("next"))
         await written(kept)
         assert (names(tmp_path), kept.status()["lost"], kept.status()["error"]) == (["next"], 1, None)
