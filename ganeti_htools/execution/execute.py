@@ -55,7 +55,7 @@ async def execute(
     """Carry out the rest of a run, until it has an ending.
 
     * ``read`` asks Ganeti for the cluster, ``check`` reviews the remaining jobs on it.
-    * ``on_event`` receives events.
+    * ``on_event`` receives events. HtoolsError after :class:`Changed` refuses the new plan.
     * ``stop`` ends the run before the next job is submitted, and so does a reason from ``over``.
     * ``time_ns`` is the time of day for the reason trail of jobs.
     * ``answers`` asks node daemons.
@@ -155,12 +155,15 @@ async def _review(
         return review
     if review.obstacle is None:
         return None
-    await queue.on_event(Changed(review.obstacle, review.plan))
+    try:
+        await queue.on_event(Changed(review.obstacle, review.plan))
+    except HtoolsError as error:
+        return Ending.CHANGED, str(error)
     if review.plan is None:
         return Ending.CHANGED, review.obstacle
     run.changes.append(review.obstacle)
     run.rest = review.plan
-    return None
+    return (Ending.STOPPED, REQUESTED) if stop.is_set() else None
 
 
 async def _review_now(

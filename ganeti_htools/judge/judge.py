@@ -1,18 +1,11 @@
 """Judges a plan: replays it jobset by jobset, in every order in which the jobs of a jobset may run.
 
-A plan does not hold if a step makes anything worse than it was before the jobset: capacity (memory, disks of
-each storage unit, spindles, custom classes), policies (CPU ratio, spindle ratio, reserved disk; sizes in
-another group), N+1, exclusion tags, rules of tags, node groups; or takes the redundancy of an instance. What
-was wrong before may stay as wrong. Between two operations of a job, memory and disks are judged. Beyond 10
-jobs not all orders are tried, but those in which a node is fullest.
-
-Not judged: whether a better plan exists; scores with measured load; plans of harep(1); rolls of hmaintain(1),
-which plans each batch anew; jobs that only change nodes; the size of nodes powered up; room in pools;
-redundancy with local data; which instances options select; the tag htools:pinned and budgets of policies;
-whether an offline node can be copied from. hbal(1) promises no redundancy: who loses it is in a note.
+A plan does not hold if a step makes anything worse than it was before the jobset, or takes an instance's
+redundancy (hcheck(1), PLANS). Beyond 10 jobs not all orders are tried, but those in which a node is fullest.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -96,8 +89,10 @@ class _Replay:
 
     def run(self) -> bool:
         """Replay all jobsets. The result is False if a step cannot be made."""
-        layout = self.layout
-        for jobs in self.plan.jobsets:
+        layout, sets = self.layout, self.plan.jobsets
+        if self.plan.options.get("action") == "end":  # instances return before the tag goes
+            layout.closed -= {node for jobs in sets for node in jobs.opens if not layout.nodes[node].offline}
+        for jobs in sets:
             self.jobset += 1
             if not self._fits(jobs.steps):
                 return False
@@ -163,10 +158,16 @@ class _Replay:
 
     def _orders(self, jobs: Sequence[PlanStep]) -> None:
         """Run the jobs in all orders: all subsets that may have ended. The last one is all of them."""
-        done = set[int]()
+        layout, done, coming = self.layout, set[int](), defaultdict[str, list[str]](list)
+        for job in jobs:
+            coming[job.now.primary].append(job.instance)
+        paired = layout.units.classes or any(job.was.secondary or job.now.secondary for job in jobs)
+        layout.coming = coming  # all who come back with memory taken on both nodes do so in all orders
+        self.sure = not (paired or without_way_back(layout, self.resting) - self.homeless)
+        layout.coming = {}
         for wanted in _subsets(jobs):
             for at in sorted(done - wanted):
-                self.layout.move(jobs[at].instance, jobs[at].was)
+                layout.move(jobs[at].instance, jobs[at].was)
             for at in sorted(wanted - done):
                 self._perform(jobs[at])
             touched = {node for at in wanted ^ done for node in (*jobs[at].was.nodes, *jobs[at].nodes)}
@@ -235,7 +236,8 @@ class _Replay:
             for tag, count in layout.too_close(job.instance).items():
                 if count > self.close[job.instance].get(tag, 0) and job.now.primary != job.was.primary:
                     self._tell("rules", f"is too close to others of {tag}", job, job.now.primary)
-        self._redundancy(done, middle=True)
+        if not self.sure:
+            self._redundancy(done, middle=True)
 
     def _redundancy(self, done: Sequence[PlanStep], middle: bool = False) -> None:
         lost = without_way_back(self.layout, self.resting) - self.homeless if self.keeps_redundancy else set()

@@ -1,11 +1,10 @@
-"""A cluster as rows and places: who is where, what is free on a node, and what is wrong there.
+"""A cluster as rows and places: who is where, what is free and what is wrong on a node. Sizes are MiB.
 
-Sums are made afresh after each change. Sizes are MiB. Sources: htools(1), hbal(1), htools-tags(7), Ganeti's
-design "memory over-commitment": instances may use what a node reports as free, and no more than by record.
+Sources: htools(1), hbal(1), htools-tags(7), Ganeti's design of memory over-commitment.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -102,6 +101,7 @@ class Layout:
         self._known: dict[str, NodeSums] = {}
         self.room: dict[str, Room] = {}
         self.changed = set[str]()  # nodes that a move has touched
+        self.coming: Mapping[str, list[str]] = {}  # who may be on a node, or still elsewhere
         for name, row in self.instances.items():
             self._arrive(name, Place(row.pnode, row.snode))
         self.failed_as_read = set(filter(lambda name: self._failed_as_read(self.nodes[name]), self.nodes))
@@ -148,8 +148,7 @@ class Layout:
     def has_unit(self, node: str, unit: DesiredUnit) -> bool:
         """Whether a node has, or sees, a storage unit."""
         if unit.type.local and unit.type in self.units.reported_types:
-            there = unit_on(self.nodes[node], self.units, unit)
-            return there is not None and there.total > 0
+            return (there := unit_on(self.nodes[node], self.units, unit)) is not None and there.total > 0
         return unit not in self._sees or self._sees[unit][list(self.nodes).index(node)]
 
     def demands(self, row: Instance) -> dict[str, int]:
@@ -212,8 +211,7 @@ class Layout:
         return there.now.free <= there.reserved if node in self.changed else node in self.failed_as_read
 
     def _own_memory(self, row: Node) -> int:
-        static = self._static_memory if row.hypervisor == "kvm" else 0
-        return (static or row.n_mem) + _reserved(row, "MEMORY_MB")
+        return ((row.hypervisor == "kvm") * self._static_memory or row.n_mem) + _reserved(row, "MEMORY_MB")
 
     def _room(self, name: str) -> Room:
         """Return the amounts of a node for instances, and the CPUs that it uses itself."""
@@ -263,10 +261,8 @@ class Layout:
             yield Fault("policy", used - most, f"CPUs: {used} virtual ones, at most {most:g}", soft=True)
         most = self.room[node][4] if row.excl_stor else self.most_spindles(node)
         if there.now.spindles > most:
-            kind, text = (
-                ("policy", "capacity")[row.excl_stor],
-                f"spindles: {there.now.spindles}, at most {most:g}",
-            )
+            kind = "capacity" if row.excl_stor else "policy"
+            text = f"spindles: {there.now.spindles}, at most {most:g}"
             yield Fault(kind, there.now.spindles - most, text, soft=not row.excl_stor)
         for kind in self.units.classes:
             most = self.class_capacity(node, kind)
@@ -356,10 +352,8 @@ def _reserved(row: Node, name: str) -> int:
     return next((each.reserved for kind, each in row.inventories if kind == name), 0)
 
 
-def _full(name: str, known: Iterable[str], kind: str) -> str:
-    if name in (names := list(known)):
-        return name
-    longer = [each for each in names if each.startswith(f"{name}.")]
-    if len(longer) != 1:
+def _full(name: str, known: Collection[str], kind: str) -> str:
+    found = [name] if name in known else [each for each in known if each.startswith(f"{name}.")]
+    if len(found) != 1:
         raise DataError(f"the cluster has no {kind} {name}")
-    return longer[0]
+    return found[0]

@@ -42,9 +42,8 @@ def components(layout: Layout, nodes: Sequence[str]) -> dict[str, float]:
 
 def deviation(values: Sequence[float]) -> float:
     """The standard deviation; 0 without values."""
-    if not values:
-        return 0.0
-    return math.dist(values, [sum(values) / len(values)] * len(values)) / math.sqrt(len(values))
+    count = len(values) or 1
+    return math.dist(values, [sum(values) / count] * len(values)) / math.sqrt(count)
 
 
 def _disks(layout: Layout, up: Sequence[str], lefts: Sequence[Left]) -> float:
@@ -65,17 +64,14 @@ def _disks(layout: Layout, up: Sequence[str], lefts: Sequence[Left]) -> float:
 
 
 def _locations(layout: Layout, up: Sequence[str]) -> int:
-    """Count locations that the two nodes of an instance share, those that it prefers and does not have, and
-    primaries with the same exclusion tag at one location, in excess of one.
-    """
+    """Count locations that mirrors share, that instances miss, and that exclusion tags have twice."""
     at = {name: tags.location_tags(layout.tags, row.tags) for name, row in layout.nodes.items()}
     found, met = 0, Counter[tuple[str, str]]()
     for node in up:
         for name in layout.figures(node).primaries:
             wished = tags.desired_locations(layout.tags, layout.instances[name].tags)
-            found += len(wished - at[node]) + sum(
-                len(at[node] & at[other]) for other in layout.places[name].nodes[1:]
-            )
+            others = layout.places[name].nodes[1:]
+            found += len(wished - at[node]) + sum(len(at[node] & at[other]) for other in others)
         for tag, count in layout.figures(node).now.exclusion.items():
             met.update({(tag, location): count for location in at[node]})
     return found + sum(count - 1 for count in met.values())

@@ -1,7 +1,7 @@
 """The way back of the instances of a lost node (hcheck(1), "Losses")."""
 
-from collections import Counter
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 
 from ganeti_htools.judge.layout import Layout, Place
 from ganeti_htools.judge.score import score
@@ -10,11 +10,10 @@ from ganeti_htools.model.types import DiskTemplate
 
 
 def without_way_back(layout: Layout, resting: Iterable[str] = (), exact: bool = False) -> set[str]:
-    """Return the instances that do not come back if their node is lost.
+    """Return the instances that do not come back if their node is lost. Those of an offline node did not.
 
-    Those of an offline node already did not. Left out are those with local data, which never could, and
-    mirrored ones whose secondary is ``resting``: in maintenance by the plan itself. When mirrored ones have
-    failed over, those whose data all nodes see go to the fullest node, or, ``exact``, the best by the score.
+    Left out are local data, and mirrored ones whose secondary is ``resting``: the plan has it in maintenance.
+    Those whose data all nodes see go to the fullest node; ``exact``: or the best by the score.
     """
     return set[str]().union(*(_lost_with(layout, node, resting, exact) for node in layout.nodes))
 
@@ -22,30 +21,37 @@ def without_way_back(layout: Layout, resting: Iterable[str] = (), exact: bool = 
 def _lost_with(layout: Layout, node: str, resting: Iterable[str], exact: bool) -> set[str]:
     if layout.nodes[node].offline and node in layout.closed:
         return set(layout.figures(node).primaries)
-    taken, lost, seeking, moved = Counter[str](), set[str](), list[Instance](), list[str]()
-    for name in reversed(layout.figures(node).primaries):  # Ganeti's order: it decides when memory is scarce
+    free, seeking, moved = _free(layout), list[Instance](), list[str]()
+    lost, unplaced = set[str](), set[str]()
+    here = reversed(layout.figures(node).primaries)  # Ganeti's order: it decides when memory is scarce
+    for name in (*layout.coming.get(node, ()), *here):
         row, place = layout.instances[name], layout.places[name]
         if row.template is DiskTemplate.DRBD and place.secondary is not None:
             if place.secondary in resting:
                 continue
-            if _takes(layout, row, place.secondary, taken) and not _stuck(layout, row):
-                taken[place.secondary] += row.mem if row.uses_memory else 0
+            if _takes(layout, row, node, place.secondary, free) and not _stuck(layout, row):
+                free[place.secondary] -= row.mem if row.uses_memory else 0
                 moved.append(name)
             else:
                 lost.add(name)
         elif row.template.survives_node:
             seeking.append(row)
-    group = layout.group_of(node)
-    others = [other for other in layout.nodes if layout.group_of(other) is group and other != node]
-    if exact:
-        return lost | _unplaced(layout, seeking, others, moved)
+    groups = {each: layout.group_of(each) for each in layout.nodes}
+    others = [each for each in groups if each != node and groups[each] is groups[node]]
     for row in sorted(seeking, key=lambda row: -row.mem):
-        if found := [other for other in others if _takes(layout, row, other, taken)]:
-            best = min(found, key=lambda other: layout.figures(other).now.free - taken[other])
-            taken[best] += row.mem if row.uses_memory else 0
+        fullest = sorted(others, key=free.__getitem__)
+        if best := next((other for other in fullest if _takes(layout, row, node, other, free)), None):
+            free[best] -= row.mem if row.uses_memory else 0
         else:
-            lost.add(row.name)
-    return lost
+            unplaced.add(row.name)
+    return lost | (_unplaced(layout, seeking, others, moved) if exact else unplaced)
+
+
+def _free(layout: Layout) -> dict[str, float]:
+    found = {node: float(layout.figures(node).now.free) for node in layout.nodes}
+    for node, names in layout.coming.items():
+        found[node] -= sum(layout.instances[name].mem for name in names)
+    return found | dict.fromkeys(layout.unknown_size, math.inf)
 
 
 def _stuck(layout: Layout, row: Instance) -> bool:
@@ -65,7 +71,8 @@ def _unplaced(layout: Layout, rows: list[Instance], nodes: list[str], moved: lis
         layout.move(name, Place(*reversed(was[name].nodes)))
     for row in rows:
         scores = dict[str, float]()
-        for node in (each for each in nodes if _takes(layout, row, each, Counter())):
+        free, source = _free(layout), was[row.name].primary
+        for node in (each for each in nodes if _takes(layout, row, source, each, free)):
             layout.move(row.name, Place(node))
             scores[node] = score(layout, sorted(scope))
             layout.move(row.name, was[row.name])
@@ -79,13 +86,12 @@ def _unplaced(layout: Layout, rows: list[Instance], nodes: list[str], moved: lis
     return lost
 
 
-def _takes(layout: Layout, row: Instance, node: str, taken: Counter[str]) -> bool:
+def _takes(layout: Layout, row: Instance, source: str, node: str, free: Mapping[str, float]) -> bool:
     there, need = layout.figures(node), row.mem if row.uses_memory else 0
-    if node in layout.closed or not layout.may_migrate(layout.places[row.name].primary, node):
-        return False
-    if node not in layout.unknown_size and there.now.free - taken[node] <= need:  # some must be left
+    if free[node] <= need or node in layout.closed:  # some must be left
         return False
     demands = layout.demands(row).items()
     if any(there.classes[kind] + amount > layout.class_capacity(node, kind) for kind, amount in demands):
         return False
-    return node in layout.places[row.name].nodes or not any(layout.may_receive(row.name, node))
+    receives = node == layout.places[row.name].secondary or not any(layout.may_receive(row.name, node))
+    return receives and layout.may_migrate(source, node)

@@ -95,10 +95,10 @@ def _is_entry(entry: Any) -> bool:
 async def past_jobs(client: LuxiClient, since: float) -> list[PastJob]:
     """Return the jobs received since a time, oldest first. Raises LuxiError.
 
-    A queue whose jobs are all archived counts as empty: then nothing has happened for hours.
+    The newest job is one in the queue. If all are archived, luxid reads the files of all of them.
     """
-    numbers = [row.values["id"] for row in await query(client, "job", ["id"])]
-    end = max(numbers, default=0) + 1
+    newest = await query(client, "job", ["id"]) or await query(client, "job", ["id", "archived"])
+    end = max((row.values["id"] for row in newest), default=0) + 1
     found: list[PastJob] = []
     while end > 1:
         begin = max(1, end - _AT_ONCE)

@@ -115,21 +115,33 @@ class Administrator:
             )
         )
         plan = await self._carry_out(tool, options)
-        if plan and self.chance.random() < 0.4:
+        if plan and self.chance.random() < 0.3:
+            await trio.sleep(self.chance.uniform(0, 30))
+            self._interfere(plan)
+        elif plan and self.chance.random() < 0.4:
             await trio.sleep(self.chance.uniform(0, 120))
             now = self.chance.random() < 0.5
-            if await self._caller.call(self._host, "cancel", plan=plan, now=now):
+            if await self._caller.call(self._host, "cancel", plan=plan["id"], now=now):
                 await trio.sleep(self.chance.uniform(0, 600))
-                resumed = await self._caller.call(self._host, "resume", plan=plan)
+                resumed = await self._caller.call(self._host, "resume", plan=plan["id"])
                 if resumed:
                     await self._caller.call(self._host, "execute", plan=resumed["id"])
 
-    async def _carry_out(self, tool: str, options: Mapping[str, Any]) -> str | None:
+    def _interfere(self, plan: Any) -> None:
+        """Take away the instance or the node of the last move of a plan."""
+        jobs = [job for jobs in plan["execution"]["not_submitted"] for job in jobs if job["instance"]]
+        if jobs and self.chance.random() < 0.5:
+            self.ganeti.change("gnt-instance", without(self._cluster, jobs[-1]["instance"]))
+        elif jobs and (name := jobs[-1]["to"][-1]) not in self.world.hosts:
+            self.ganeti.submit("gnt-node", role(name, drained=True))
+            self.world.nursery.start_soon(self._undrain, name, self.chance.uniform(600, 7200))
+
+    async def _carry_out(self, tool: str, options: Mapping[str, Any]) -> Any:
+        """Plan and execute; return the plan as it was made, or None."""
         plan = await self._caller.call(self._host, "plan", tool=tool, options=dict(options))
-        if not plan:
-            return None
-        await self._caller.call(self._host, "execute", plan=plan["id"])
-        return str(plan["id"])
+        if plan:
+            await self._caller.call(self._host, "execute", plan=plan["id"])
+        return plan
 
     async def execute_proposals(self) -> None:
         """Execute a plan that a policy proposes."""

@@ -316,15 +316,11 @@ async def ask(world: Any, caller: Caller) -> None:
         )
         await caller.call(host, "status")
         await caller.call(host, "plans")
-        method, args = chance.choice(
-            (
-                ("policies", {}),
-                ("metrics", {}),
-                ("usage", {}),
-                ("explain", {"policy": "rebalance"}),
-                ("history", {}),
-            )
-        )
+        # Metrics count the capacity, which takes the helper a second.
+        method = chance.choice(("policies", "usage", "explain", "history"))
+        if chance.random() < 0.03:
+            method = "metrics"
+        args = {"policy": "rebalance"} if method == "explain" else {}
         await caller.call(host, method, **args)
 
 
@@ -337,11 +333,12 @@ async def attack(world: Any) -> None:
         kind = chance.choice(("silent", "huge", "slow", "linger", "nonsense"))
         world.record("hostile", kind=kind, host=host.name)
         for _ in range(chance.choice((1, 5, 20))):
-            world.nursery.start_soon(_attack, str(host.socket), kind)
+            world.nursery.start_soon(_attack, world, str(host.socket), kind)
 
 
-async def _attack(path: str, kind: str) -> None:
-    with suppress(OSError, trio.BrokenResourceError), trio.move_on_after(300):
+async def _attack(world: Any, path: str, kind: str) -> None:
+    began = world.steady()
+    with suppress(OSError, trio.BrokenResourceError), trio.move_on_after(900):
         async with await trio.open_unix_socket(path) as stream:
             message = encode_call(Call("status", {}))
             match kind:
@@ -353,11 +350,15 @@ async def _attack(path: str, kind: str) -> None:
                         await stream.send_all(bytes([byte]))
                         await trio.sleep(5)
                 case "linger":
-                    for _ in range(100):
-                        await stream.send_all(message)
+                    with trio.move_on_after(120):
+                        for _ in range(100):
+                            await stream.send_all(message)
+                        await trio.sleep_forever()
                 case "nonsense":
                     await stream.send_all(b'{"method": 3}\x03' * 20)
-            await trio.sleep_forever()
+            while await stream.receive_some():
+                pass
+    world.record("hostile", kind=kind, kept=world.steady() - began)
 
 
 async def work(world: Any) -> None:

@@ -51,8 +51,8 @@ DEFECTS = tuple(
         (
             "one-review-for-all-plans",
             f"{DAEMON}/plans/plans.py",
-            "check = plan.review(on_change, plan.say)",
-            "check = self.__dict__.setdefault('first', None) or plan.review(on_change, plan.say)\n"
+            "check = review(on_change, plan.say)",
+            "check = self.__dict__.setdefault('first', None) or review(on_change, plan.say)\n"
             "        self.__dict__['first'] = check",
         ),
         (

@@ -33,6 +33,8 @@ TEMPLATES: Sequence[Mapping[str, int]] = (
     {"drbd": 6, "plain": 2, "sharedfile": 1, "diskless": 1},
 )
 HOSTS = 3  # master candidates that have a daemon
+WATCHER = 3600.0  # seconds between two rounds of ganeti-watcher, which archives jobs of six hours ago
+_QUERIES = tuple(b'{"method":"%b",' % name for name in (b"Query", b"QueryClusterInfo", b"QueryJobs"))
 _by: ContextVar[int | str] = ContextVar("by", default="ganeti")  # who changes the cluster: a job or an actor
 
 
@@ -133,6 +135,19 @@ class RecordedJobs(Jobs):
         self.promised.pop(name, None)
         self._record("job", number=job.number, state=job.state.value)
 
+    def archive(self, number: int) -> bool:
+        """Archive a job if it has ended; return whether it has."""
+        self._wake()
+        return super().archive(number)
+
+    async def watch(self) -> None:
+        """Archive old jobs now and then, as ganeti-watcher does."""
+        while True:
+            await trio.sleep(WATCHER)
+            for job in self.unarchived():
+                if job.end is not None and job.end[0] < machine.now() - 6 * WATCHER:
+                    self.archive(job.number)
+
     def _cancel(self, job: QueuedJob) -> None:
         super()._cancel(job)
         self._record("job", number=job.number, state=job.state.value)
@@ -215,12 +230,21 @@ class Ganeti:
 
     async def _serve(self, name: str, *, task_status: trio.TaskStatus[None]) -> None:
         host, luxid = self.world.hosts[name], Luxid(self.jobs)
+        answers, seen = dict[bytes, bytes](), self.jobs._changed  # of this state of cluster and queue
 
         async def answer(message: bytes) -> tuple[bytes, bool]:
+            nonlocal seen
+            if message.startswith(_QUERIES):
+                if seen is not self.jobs._changed:
+                    seen = self.jobs._changed
+                    answers.clear()
+                if message not in answers:
+                    answers[message], _ = await luxid.answer(message)
+                return await self.faults.spoil("Query", answers[message])
             method = _method(message)
-            before = set(self.jobs._jobs)
+            newest = max(self.jobs._jobs, default=0)
             text, stays = await luxid.answer(message)
-            new = [job for number, job in self.jobs._jobs.items() if number not in before]
+            new = [job for number, job in self.jobs._jobs.items() if number > newest]
             if new and method.startswith("Submit"):  # others came while it waited for a change
                 told = [_submitted(job, Path(host.state)) for job in new]
                 self.world.record("submit", host=name, wall=machine.now(), jobs=told)
@@ -239,13 +263,14 @@ class Ganeti:
             self.world.record("role", host=name, master=name == master)
 
     async def failover(self, new: str, pause: float) -> None:
-        """Make another node the master. The old one learns of it after ``pause`` seconds."""
+        """Make another node the master. The old one learns of it after ``pause`` seconds, its luxid later."""
         old, self.failing_over = self.state.master, True
         await self.serve(new)
         self.change("administrator", replace(self.state, master=new))
         self.announce([name for name in self.world.hosts if name != old], new)
         await trio.sleep(pause)
         self.announce([old], new)
+        await trio.sleep(self.world.chance("failover").choice((0.0, 0.0, 300.0)))  # nobody stops luxid there
         self.stop_serving(old)
         self.failing_over = False
 
@@ -313,6 +338,7 @@ async def furnish(world: Any) -> None:
     }
     config = configuration(chance, polls)
     ganeti = world.ganeti = Ganeti(world, world.nursery, start, config)
+    world.nursery.start_soon(ganeti.jobs.watch)
     usable = [node.name for node in rows.nodes if node.name not in start.offline | start.drained]
     names = [start.master, *(name for name in usable if name != start.master)][:HOSTS]
     world.record(

@@ -1,10 +1,10 @@
-"""Faults of the machine by seed: kill -9, power cuts, full disks, clocks that are set, wrong names."""
+"""Faults of the machine by seed: kill -9, power cuts, full disks, set clocks, wrong names, defects."""
 
 import trio
 
 from tests.world.world import World
 
-KINDS = ("kill", "kill at a step", "kill at a write", "power", "full", "read-only", "clock", "name")
+KINDS = ("kill", "kill at a step", "kill at a write", "power", "full", "read-only", "clock", "name", "defect")
 PAUSE = 7200.0  # seconds between two, on average
 
 
@@ -17,9 +17,7 @@ async def work(world: World) -> None:
     while True:
         await trio.sleep(chance.expovariate(rate / PAUSE))
         host = chance.choice(list(world.hosts.values()))
-        kind = chance.choice(
-            ("kill", "kill at a step", "kill at a write", "power", "full", "read-only", "clock", "name")
-        )
+        kind = chance.choice(KINDS)
         seconds = chance.choice((1.0, 60.0, 900.0))
         world.record("fault", kind=kind, host=host.name, seconds=seconds)
         match kind:
@@ -35,6 +33,8 @@ async def work(world: World) -> None:
                 host.disk.full, host.disk.read_only = kind == "full", kind != "full"
                 await trio.sleep(seconds)
                 host.disk.full = host.disk.read_only = False
+            case "defect":
+                host.defect_in = chance.randrange(1, 500)
             case "clock":
                 world.wall += chance.choice((-3600.0, -5.0, 5.0, 3600.0, 86400.0))
             case "name":

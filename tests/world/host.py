@@ -85,6 +85,7 @@ class Host:
         self.luxi, self.socket = str(self.directory / "luxi"), str(self.directory / "socket")
         self.disk = Disk(self)
         self.stays_down = False
+        self.defect_in = 0  # uses of a thread until one raises an error
         self.name_service = name  # what the resolver says
         self._ssconf = self.directory / "ssconf"
         self._config = self.directory / "htoolsd.toml"

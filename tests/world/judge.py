@@ -23,7 +23,7 @@ CALL = 15.0  # seconds of a call that only looks something up
 DECISION = 100.0  # seconds of a decision: its turn, the decision, the claim
 REPORT = 1800.0  # seconds in which a status shows what happens
 LEFT = 4 * HOUR  # seconds in which somebody tells of a node that a plan left unfinished
-STUCK = 6 * HOUR  # seconds that a plan may run without a job
+STUCK = 1.5 * HOUR  # seconds that a plan may run without a job while all nodes report
 _COMMENT = re.compile(r".*, run (\w+), job (\d+/\d+)")
 _POLICY = re.compile(r"plan of policy (\w+), (\d+) moves, (\d+) MiB")
 CLOSED = ("offline", "drained")
@@ -41,6 +41,7 @@ class Picture:
         self.config: Entry = {}
         self.since: dict[str, float] = {}  # when a node last changed its state or tags
         self.foreign: dict[str, float] = {}  # when somebody but a job of ours last changed a node's use
+        self.gone: dict[str, float] = {}  # when an instance was removed or renamed
         self.ours: dict[int, Entry] = {}  # the daemons' jobs, by number
 
     def follow(self, entry: Entry) -> None:
@@ -59,6 +60,7 @@ class Picture:
             touched.update(self.instances.get(name, {"nodes": ()})["nodes"])
             if row is None:
                 self.instances.pop(name, None)
+                self.gone[name] = entry["t"]
             else:
                 touched.update(row["nodes"])
                 self.instances[name] = row
@@ -195,6 +197,29 @@ def placed_on_closed(record: Record) -> Iterator[str]:
                 yield f"{entry['t']:.0f}: job {job['number']} places {moves(job)} on {target}: closed"
 
 
+def outdated(record: Record) -> Iterator[str]:
+    """A job of ours on an instance that has been gone for a while, or one that its tool does not make."""
+    for picture, entry, job in submissions(record):
+        for name in moves(job):
+            if name not in picture.instances and picture.gone.get(name, 0.0) < entry["t"] - polls(picture):
+                yield f"{entry['t']:.0f}: job {job['number']} moves {name}, which is gone"
+        nodes = [op["node"] for op in job["ops"] if op["id"].startswith("NODE_")]
+        if nodes and job["reason"][:1] and job["reason"][0][0] in ("hbal", "hregroup"):
+            yield f"{entry['t']:.0f}: job {job['number']} of {job['reason'][0][0]} changes {nodes}"
+
+
+def decided_on_closed(record: Record) -> Iterator[str]:
+    """A decision for a node that took no instances when it was asked for."""
+    picture, closed = Picture(), dict[int, set[str]]()
+    for entry in record:
+        if entry["what"] == "call" and entry["method"] == "decide":
+            closed[entry["id"]] = {name for name in picture.nodes if picture.closed(name)}
+        elif entry["what"] == "answer" and isinstance(entry.get("answer"), list):
+            for name in sorted(closed.pop(entry["id"], set()).intersection(entry["answer"])):
+                yield f"{entry['t']:.0f}: decision for {name}, which is closed"
+        picture.follow(entry)
+
+
 def exclusion(picture: Picture, name: str) -> set[str]:
     """Return the other instances on an instance's primary that share an exclusion tag with it."""
     kinds = [
@@ -304,26 +329,21 @@ def _within(hours: str, wall: float) -> bool:
 
 
 def restless(record: Record) -> Iterator[str]:
-    """An instance that two plans of a policy move within its rest.
-
-    The next master's daemon knows of jobs that are not archived. A job that fails has moved nothing.
-    """
+    """An instance that two plans of a policy move within its rest. A job that fails has moved nothing."""
     ended = (entry for entry in record if entry["what"] == "job")
     failed = {entry["number"] for entry in ended if entry["state"] in ("error", "canceled")}
-    archived = [entry["t"] for entry in record if entry.get("kind") == "archive"]
-    last: dict[str, tuple[Entry, float, str]] = {}
+    last: dict[str, tuple[float, str]] = {}
     for picture, entry, job in submissions(record):
         policy = policy_of(job)
         if policy != "rebalance":
             continue
         rest = picture.config[policy].get("cool_down_seconds", DAY)
         for name in moves(job) if job["number"] not in failed else ():
-            before, when, run = last.get(name, (entry, -DAY * 9, ""))
+            when, run = last.get(name, (-DAY * 9, ""))
             passed = entry["wall"] - when
-            known = before["host"] == entry["host"] or not any(before["t"] < t < entry["t"] for t in archived)
-            if run != run_of(job) and 0 <= passed < rest * 0.95 and known:
+            if run != run_of(job) and 0 <= passed < rest * 0.95:
                 yield f"{entry['t']:.0f}: {policy} moves {name} again after {passed:.0f} s"
-            last[name] = entry, entry["wall"], run_of(job)
+            last[name] = entry["wall"], run_of(job)
 
 
 def answers(record: Record) -> Iterator[tuple[Entry, Entry]]:
@@ -357,6 +377,14 @@ def unanswered(record: Record) -> Iterator[str]:
             yield f"{call['t']:.0f}: {call['method']} was never answered"
 
 
+def clung(record: Record) -> Iterator[str]:
+    """A hostile client whose connection stays open for longer than its limit."""
+    limits = {"silent": 90.0, "slow": 90.0, "linger": 150.0}
+    for entry in record:
+        if entry["what"] == "hostile" and entry.get("kept", 0.0) > limits.get(entry["kind"], inf):
+            yield f"{entry['t']:.0f}: a client that is {entry['kind']} stays for {entry['kept']:.0f} s"
+
+
 def decided_otherwise(record: Record) -> Iterator[str]:
     """A decision that is not that of a fresh hail on the same cluster and the same promises."""
     for call, answer in answers(record):
@@ -367,7 +395,7 @@ def decided_otherwise(record: Record) -> Iterator[str]:
 def undecided(record: Record) -> Iterator[str]:
     """A refusal of a decision by a defect."""
     for call, answer in answers(record):
-        if answer.get("error") == "internal":
+        if answer.get("error") == "internal" and "from the world" not in answer["message"]:
             yield f"{call['t']:.0f}: {call['method']}: internal error: {answer.get('message')}"
 
 
@@ -410,11 +438,33 @@ def cried_wolf(record: Record) -> Iterator[str]:
                     yield f"{entry['t']:.0f}: status calls {name} silent"
 
 
-def plans_hang(record: Record) -> Iterator[str]:
-    """A plan that runs for hours without a job."""
-    working, last = dict[int, str](), dict[str, float]()
-    told = set[str]()
+def masterless(record: Record) -> Iterator[str]:
+    """A daemon that does not know for long that its node is the master, or does not follow Ganeti again."""
+    since, well, told = dict[str, float](), 0.0, set[str]()
+    hosts = {call["id"]: call["host"] for call in record if call["what"] == "call"}
     for entry in record:
+        if entry["what"] == "role":
+            since.pop(entry["host"], None) if not entry["master"] else since.setdefault(
+                entry["host"], entry["t"]
+            )
+        elif entry["what"] == "luxi" or entry["what"] == "fault":
+            well = max(well, entry["t"] + entry.get("seconds", 0.0))
+        elif entry["what"] == "answer" and "attention" in entry and hosts[entry["id"]] in since:
+            host = hosts[entry["id"]]
+            behind = {each["kind"] for each in entry["attention"]} & {"luxi", "late"}
+            known = max(since[host], entry["up"], well)
+            if (behind or not entry["master"]) and entry["t"] - known > REPORT and host not in told:
+                told.add(host)
+                why = ", ".join(sorted(behind)) or "it does not know that it is the master"
+                yield f"{entry['t']:.0f}: {host}, well since {known:.0f}: {why}"
+
+
+def plans_hang(record: Record) -> Iterator[str]:
+    """A plan that runs for hours without a job, although all nodes report."""
+    working, last = dict[int, str](), dict[str, float]()
+    told, picture = set[str](), Picture()
+    for entry in record:
+        picture.follow(entry)
         if entry["what"] == "submit":
             working |= {job["number"]: run_of(job) for job in entry["jobs"] if is_ours(job)}
             last |= {run_of(job): entry["t"] for job in entry["jobs"] if is_ours(job)}
@@ -423,6 +473,8 @@ def plans_hang(record: Record) -> Iterator[str]:
         elif entry["what"] == "answer" and "plans" in entry:
             for plan in entry["plans"]:
                 run = plan["id"]
+                if any(node["silent"] for node in picture.nodes.values()):
+                    last[run] = entry["t"]
                 idle = entry["t"] - last.setdefault(run, entry["t"]) > STUCK
                 going = plan["state"] in ("running", "stopping") and run not in working.values()
                 if going and idle and run not in told:
@@ -492,13 +544,12 @@ def pointless(record: Record) -> Iterator[str]:
 
 
 def defects(record: Record) -> Iterator[str]:
-    """A defect that a daemon reports: a traceback in its log, a damaged file."""
+    """A defect that a daemon reports: an exception in its log, a damaged file, a plan that does not hold."""
     for entry in record:
-        if entry["what"] == "log" and "exception" in entry:
-            last = str(entry["exception"]).strip().splitlines()[-1:]
-            yield f"{entry['t']:.0f}: {entry['host']}: {entry['event']}: {' '.join(last)}"
-        elif entry["what"] == "log" and "is damaged" in entry["event"]:
-            yield f"{entry['t']:.0f}: {entry['host']}: {entry['event']}"
+        if entry["what"] == "log":
+            found = entry.get("exception") or entry.get("findings", "")
+            if (found or "is damaged" in entry["event"]) and "from the world" not in str(found):
+                yield f"{entry['t']:.0f}: {entry['host']}: {entry['event']}: {found}"
 
 
 JUDGEMENTS: tuple[Callable[[Record], Iterator[str]], ...] = (
@@ -506,16 +557,20 @@ JUDGEMENTS: tuple[Callable[[Record], Iterator[str]], ...] = (
     submitted_without_role,
     unrecorded,
     placed_on_closed,
+    outdated,
+    decided_on_closed,
     rules_broken,
     redundancy_lost,
     powered_down_in_use,
     over_budget,
     restless,
     unanswered,
+    clung,
     decided_otherwise,
     undecided,
     unreported,
     cried_wolf,
+    masterless,
     plans_hang,
     left_unfinished,
     claims_beyond,

@@ -111,6 +111,10 @@ class Machine:
     ) -> Result:
         """Work at once, or a while later: then the caller may be gone already."""
         check_alive()
+        if (life := present.get()) is not None and life.host.defect_in:
+            life.host.defect_in -= 1
+            if not life.host.defect_in:
+                raise RuntimeError("a defect from the world")
         if not (self._late and self._threads.random() < _LATE):
             if limiter is None:
                 await trio.lowlevel.checkpoint()
@@ -292,9 +296,9 @@ def installed(world: World) -> Iterator[None]:
 
     def log(_logger: object, level: str, event: structlog.typing.EventDict) -> str:
         life = present.get()
-        if event.pop("exc_info", None) is not None:
-            error = sys.exc_info()[1]
-            event["error"] = f"{type(error).__name__}: {error}"
+        if (error := event.pop("exc_info", None)) is not None:
+            error = sys.exc_info()[1] if error is True else error
+            event["exception"] = f"{type(error).__name__}: {error}"
         if life is None or not life.killed:
             world.record("log", host=life.host.name if life else None, level=level, **event)
         raise structlog.DropEvent

@@ -87,6 +87,16 @@ BAD: dict[str, list[Entry]] = {
         change(10.0, "gnt-node", nodes={"three": node(drained=True)}),
         submit(500.0, 1, op("web", "three")),
     ],
+    "outdated": [
+        cluster(),
+        change(10.0, "gnt-instance", instances={"web": None}),
+        submit(500.0, 1, op("web", "three")),
+    ],
+    "decided_on_closed": [
+        cluster(nodes={"one": node(drained=True), "two": node()}),
+        *call(10.0, 1, "decide", answer=["one"]),
+    ],
+    "clung": [{"t": 500.0, "what": "hostile", "kind": "silent", "kept": 400.0}],
     "rules_broken": [
         cluster(instances=TAGGED),
         submit(10.0, 1, op(kind="INSTANCE_MIGRATE")),
@@ -120,6 +130,7 @@ BAD: dict[str, list[Entry]] = {
     "undecided": [cluster(), *call(10.0, 1, "decide", error="internal", message="a defect")],
     "unreported": [cluster(), LOST, *status(2 * HOUR)],
     "cried_wolf": [cluster(), *status(2 * HOUR, {"kind": "silent", "names": ["one"], "text": ""})],
+    "masterless": [role(0.0, "one", True), *status(2 * HOUR, master=None)],
     "plans_hang": [
         cluster(),
         submit(10.0, 1),

@@ -11,7 +11,9 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
+from math import ceil, inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from zlib import crc32
@@ -26,8 +28,16 @@ if TYPE_CHECKING:
 
 ZONE = "Europe/Berlin"
 DAY = 86400.0
+_NEAR = 0.5  # seconds
 # A day before a change of the clocks, or somewhere between.
 _STARTS = [datetime(2026, *day, tzinfo=UTC).timestamp() for day in ((3, 28), (10, 24), (6, 1), (1, 1))]
+
+
+def _jump(clock: MockClock) -> None:
+    """Jump to the next deadline; to a whole second if it is not near, so that tasks wake up together."""
+    now, deadline = clock.current_time(), _run.GLOBAL_RUN_CONTEXT.runner.deadlines.next_deadline()
+    if deadline < inf:
+        clock.jump(max(0.0, (deadline if deadline < now + _NEAR else ceil(deadline)) - now))
 
 
 class World:
@@ -97,7 +107,9 @@ def determined(seed: int) -> Iterator[MockClock]:
     os.environ["TZ"] = ZONE
     time.tzset()
     try:
-        yield MockClock(autojump_threshold=0)
+        clock = MockClock(autojump_threshold=0)
+        clock._real_clock, clock._autojump = float, partial(_jump, clock)  # type: ignore[method-assign]
+        yield clock
     finally:
         _run._ALLOW_DETERMINISTIC_SCHEDULING, _run._r, zone = before  # type: ignore[misc]
         os.environ.pop("TZ")

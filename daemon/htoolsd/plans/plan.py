@@ -12,12 +12,14 @@ import trio
 
 from ganeti_htools import machine
 from ganeti_htools.execution.execute import Over
+from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.record import (
     Count,
     Identifier,
     RunRecord,
     Score,
     Time,
+    job_to_json,
     record,
     run_from_record,
     upgraded,
@@ -79,8 +81,9 @@ class Plan:
     A score that is not finite is null in JSON. ``seen``: somebody has looked at the plan's end. ``serial``
     grows with every change.
     ``log`` has the lines that the tool would print, each with its kind; ``standing`` is the progress.
-    ``review`` makes the check before each jobset, ``cluster`` is the one that the plan was made for; None for
-    a plan that has ended, or is of an earlier daemon. ``certificate`` is None until the plan is executed.
+    ``review`` makes the check before each jobset, ``cluster`` is the one that the plan was made for, or its
+    last review saw; None for a plan that has ended, or is of an earlier daemon. ``certificate`` is None until
+    the plan is executed.
     ``over`` returns why no more jobs are submitted, None if the plan continues. ``interruption`` is the
     reason of an interruption that nobody asked for. ``executed_by`` and ``cancelled_by`` are callers, None
     for the daemon. Times are seconds of the epoch.
@@ -202,6 +205,12 @@ class Plan:
         callers = {"executed_by": self.executed_by, "cancelled_by": self.cancelled_by}
         standing = {"state": self.state, "error": self.error, "certificate": self.certificate}
         return {**standing, **times, **callers, "seen": self.seen}
+
+    def statement(self, rest: Jobsets | None = None) -> str:
+        """Return what the judge reads: of the whole plan, or of a ``rest`` planned anew, without figures."""
+        whole = {"jobsets": [[job_to_json(job) for job in jobs] for jobs in rest or self.run.rest]}
+        figures = {} if rest is None else {"score": {"before": None, "after": None}, "cost": None}
+        return to_text({**self.facts, **whole, **figures})
 
     def text(self) -> str:
         """Return the content of the plan's file."""

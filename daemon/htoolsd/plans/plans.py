@@ -9,7 +9,7 @@ interrupted when its node stops being the master: the next master's daemon repor
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -20,11 +20,11 @@ import trio
 
 from ganeti_htools import machine
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from ganeti_htools.execution.events import Event, News, OnEvent, Submitting
+from ganeti_htools.execution.events import Changed, Event, News, OnEvent, Submitting
 from ganeti_htools.execution.execute import execute
-from ganeti_htools.execution.jobs import Job
+from ganeti_htools.execution.jobs import Job, Jobsets
 from ganeti_htools.execution.queue import trace
-from ganeti_htools.execution.review import Check
+from ganeti_htools.execution.review import Check, Say
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.execution.wording import event_reporter
 from ganeti_htools.files import write_text
@@ -199,7 +199,8 @@ class Plans:
                     self._traces.start_soon(keep_running, "jobs of plans", partial(self._trace, plan))
             self._traces.start_soon(keep_running, "old plans", self._expire)
             self._traces.start_soon(keep_running, "late records", self._record_late)
-            self._traces.start_soon(keep_running, "claims of plans", self._release_claims)
+            releasing = partial(self._sync.as_master, self._release_claims)
+            self._traces.start_soon(keep_running, "claims of plans", releasing)
             task_status.started()
             try:
                 await self._stopping.wait()
@@ -244,7 +245,35 @@ class Plans:
         ``parallel`` replaces the plan's own limit of unfinished jobs. The plan is judged first, if the
         settings say so.
         """
+        self._review_of(plan, wait_for_nodes)
         await self._certify(plan)
+        review = self._review_of(plan, wait_for_nodes)
+        if not plan.run.signature.plan:
+            plan.run.signature = replace(
+                plan.run.signature, plan=plan_entry(continues=plan.facts.get("continues") or "")
+            )
+        if parallel is not None:
+            plan.run.parallel = parallel
+            plan.facts["options"] = {**plan.facts["options"], "parallel": parallel}  # resuming keeps to it
+        plan.begin(machine.now(), by)
+        why: str | None = f"no answer from the disk within {_SHIELDED_SECONDS:g} s"
+        with trio.move_on_after(_SHIELDED_SECONDS, shield=True):
+            try:
+                await self._record(plan)
+                why = None
+            except NotRecordedError as error:
+                why = str(error)
+        if why is not None or self._stopping.is_set():
+            plan.take_back_begin()
+            self._unrecorded.add(plan)  # the record may say, now or later, that the plan has begun
+            if why is None:
+                raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")
+            raise RefusalError(Refusal.PLAN, f"the plan is not executed because it cannot be recorded: {why}")
+        check = review(on_change, plan.say)
+        self._executions.start_soon(self._carry_out, plan, check, wait_for_nodes)
+
+    def _review_of(self, plan: Plan, wait_for_nodes: bool) -> Callable[[OnChange, Say], Check]:
+        """Return the review of a plan that may begin now. Raises RefusalError."""
         if self._stopping.is_set():
             raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")
         if (why := self._sync.obstacle()) is not None:
@@ -263,47 +292,25 @@ class Plans:
             if other.run.current and common and plan.run.switches:
                 why = f"jobs of interrupted plan {other.id} are still running in {where}"
                 raise RefusalError(Refusal.BUSY, why)
-        if not plan.run.signature.plan:
-            plan.run.signature = replace(
-                plan.run.signature, plan=plan_entry(continues=plan.facts.get("continues") or "")
-            )
-        if parallel is not None:
-            plan.run.parallel = parallel
-            plan.facts["options"] = {**plan.facts["options"], "parallel": parallel}  # resuming keeps to it
-        plan.begin(machine.now(), by)
-        why = f"no answer from the disk within {_SHIELDED_SECONDS:g} s"
-        with trio.move_on_after(_SHIELDED_SECONDS, shield=True):
-            try:
-                await self._record(plan)
-                why = None
-            except NotRecordedError as error:
-                why = str(error)
-        if why is not None or self._stopping.is_set():
-            plan.take_back_begin()
-            self._unrecorded.add(plan)  # the record may say, now or later, that the plan has begun
-            if why is None:
-                raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")
-            raise RefusalError(Refusal.PLAN, f"the plan is not executed because it cannot be recorded: {why}")
-        check = plan.review(on_change, plan.say)
-        self._executions.start_soon(self._carry_out, plan, check, wait_for_nodes)
+        return plan.review
 
-    async def _certify(self, plan: Plan) -> None:
-        """Have a plan judged that has not begun. Raises RefusalError for one that does not hold."""
+    async def _certify(self, plan: Plan, rest: Jobsets | None = None) -> None:
+        """Have a plan judged, or a ``rest`` planned anew. Raises RefusalError if it does not hold."""
         mode, cluster = self._settings.now.plans.certificates, plan.cluster
-        judged = plan.facts["tool"] in TOOLS and plan.state is PlanState.PLANNED
-        if mode == "off" or cluster is None or not judged:
+        if mode == "off" or cluster is None or plan.facts["tool"] not in TOOLS:
             return
         output, limit, error = await run_helper(
             "htoolsd.helper.certificate",
             _JUDGING_SECONDS,
             _JUDGING_SECONDS,
             with_measured_load(cluster, "none"),
-            plan.text(),
+            plan.statement(rest),
         )
+        what = "plan" if rest is None else "new plan"
         if limit is not None or error is not None:
             why = error or f"it was not judged within {limit}"
             plan.certificate = PlanCertificate(verdict="unchecked", reasons=[why])
-            plan.warn(f"The plan is unchecked: {why}")
+            plan.warn(f"The {what} is unchecked: {why}")
             _log.warning("plan is unchecked", plan=plan.id, error=why)
             return
         reasons = json.loads(output)
@@ -313,16 +320,16 @@ class Plans:
             why = "; ".join(reasons[:_FINDINGS])
             if mode == "refuse":
                 await self._try_to_record(plan)
-                raise RefusalError(Refusal.PLAN, f"plan {plan.id} does not hold: {why}")
-            plan.warn(f"The plan does not hold: {why}")
+                raise RefusalError(Refusal.PLAN, f"{what} {plan.id} does not hold: {why}")
+            plan.warn(f"The {what} does not hold: {why}")
 
     async def _carry_out(self, plan: Plan, check: Check, wait_for_nodes: bool) -> None:
         run, seen = plan.run, None
 
         async def read() -> Cluster:
             nonlocal seen
-            cluster, seen = await self._read(plan, wait_for_nodes or run.sets > 0)
-            return cluster
+            plan.cluster, seen = await self._read(plan, wait_for_nodes or run.sets > 0)
+            return plan.cluster
 
         async def claim(jobs: Sequence[Job]) -> str | None:
             room = made_room(run)
@@ -426,6 +433,8 @@ class Plans:
 
         async def report(event: Event) -> None:
             await said(event)
+            if isinstance(event, Changed) and event.plan is not None:
+                await self._certify(plan, event.plan)
             if isinstance(event, Submitting):
                 await self._record(plan)
             elif not isinstance(event, News) or event.said is None:

@@ -249,7 +249,8 @@ class Policies:
         try:
             async with open_nursery() as nursery:
                 nursery.start_soon(keep_running, "settings of policies", self._follow_settings)
-                nursery.start_soon(keep_running, "events for policies", self._watch)
+                watching = partial(self._sync.as_master, self._watch)
+                nursery.start_soon(keep_running, "events for policies", watching)
                 nursery.start_soon(keep_running, "policies", self._consider_when_due)
         finally:
             with trio.move_on_after(_LAST_SECONDS, shield=True):
@@ -304,6 +305,7 @@ class Policies:
         """Note what has moved or come back, and consider active policies after events of the cluster."""
         before = self._sync.model
         without_n1: Set[str] = frozenset()
+        self._expect_others()
         self._remember_names()
         while True:
             with suppress(HtoolsError):  # the next decision of a policy reports it
@@ -342,6 +344,12 @@ class Policies:
         if uuids != content.uuids:
             content.uuids, self._memory.dirty = uuids, True
 
+    def _expect_others(self) -> None:
+        """Count what others do from now on at the next chance: another daemon may act."""
+        self._memory.complete = False
+        if self._copies is not None:
+            self._copies.hold()
+
     async def _take_over(self) -> None:
         """Count what the daemons before this one did, and adopt a plan that they left. Raises HtoolsError.
 
@@ -350,9 +358,7 @@ class Policies:
         memory, sync = self._memory, self._sync
         async with self._succeeding:
             if (why := sync.obstacle()) is not None:
-                memory.complete = False
-                if self._copies is not None:
-                    self._copies.hold()
+                self._expect_others()
                 raise HtoolsError(why)
             if memory.complete or memory.unreadable is not None:
                 return

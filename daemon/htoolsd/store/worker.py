@@ -33,7 +33,7 @@ Work = Callable[["Ledger"], T]
 
 LIMIT = 5.0  # seconds that callers wait for a result
 _REST = 5.0  # seconds from a failure until the database is tried again
-_EXPIRY = 5.0  # seconds between two searches for expired claims
+_EXPIRY = 15.0  # seconds between two searches for expired claims
 _COUNTING = 1.0  # seconds that the status waits for the counts
 _OPENING = 30.0  # seconds after the start in which the database may not be open yet
 _CLOSING = 2.0  # seconds that the end of the daemon waits for the database

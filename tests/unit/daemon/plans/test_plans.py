@@ -1,6 +1,7 @@
 """Plans of a daemon, carried out by a Ganeti in memory."""
 
 import json
+import re
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ import trio
 from trio.testing import MockClock
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
+from ganeti_htools.execution.review import Review
 from ganeti_htools.files import write_text
 from htoolsd.config.config import PlanSettings
 from htoolsd.plans import plans as subject
@@ -345,6 +347,20 @@ async def test_refuses_a_plan_that_does_not_hold(
         with pytest.raises(RefusalError, match=f"plan {plan.id} does not hold: .*{words}"):
             await daemon.plans.begin(plan, "stop", False)
         assert (plan.state, list(daemon.luxid.jobs.unarchived())) == (PlanState.PLANNED, [])
+        assert daemon.record(plan)["certificate"]["verdict"] == "broken"
+        plan.facts["made"] -= EXPIRY
+        with pytest.raises(RefusalError, match="has expired"):  # before it is judged
+            await daemon.plans.begin(plan, "stop", False)
+
+
+async def test_refuses_a_new_plan_that_does_not_hold(tmp_path: Path) -> None:
+    async with kept(tmp_path, job_seconds=0.0, certificates="refuse") as daemon:
+        plan = await daemon.made()
+        plan.review = lambda *_: lambda _cluster, rest, _made: Review("nodes were added", [*rest, *rest])
+        await daemon.plans.begin(plan, "replan", False)
+        await daemon.over(plan)
+        assert (plan.state, list(daemon.luxid.jobs.unarchived())) == (PlanState.FAILED, [])
+        assert re.search(rf"new plan {plan.id} does not hold: plan: .* is on \S+, not on", plan.error or "")
         assert daemon.record(plan)["certificate"]["verdict"] == "broken"
 
 

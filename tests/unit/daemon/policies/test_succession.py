@@ -177,5 +177,7 @@ async def test_reads_jobs_in_portions_until_they_are_too_old(
         before = len(daemon.luxid.asked)
         async with daemon.sync.client() as ganeti:
             found = await past_jobs(ganeti, now() - DAY)
-        assert [job.number for job in found] == list(range(301, 602))
-        assert len(daemon.luxid.asked) - before == 3  # the newest number, and two portions
+            assert [job.number for job in found] == list(range(301, 602))
+            assert len(daemon.luxid.asked) - before == 3  # the newest number, and two portions
+            archive(daemon.luxid)
+            assert await past_jobs(ganeti, now() - DAY) == found
