@@ -44,8 +44,12 @@ def request_file(data: bytes) -> Iterator[int]:
 async def ask_program(
     program: str, descriptor: int, arguments: Sequence[str], patience: float, low_priority: bool = False
 ) -> WitnessAnswer:
-    """Run an iallocator on a request; it inherits no stream of ours."""
-    command = [*(NICE if low_priority else ()), program, f"/proc/self/fd/{descriptor}", *arguments]
+    """Run an iallocator on a request; it inherits no stream of ours.
+
+    Ganeti hands a switch over as ``--KEY=``, which its own program refuses.
+    """
+    options = [each.removesuffix("=") for each in arguments]
+    command = [*(NICE if low_priority else ()), program, f"/proc/self/fd/{descriptor}", *options]
     began = machine.steady()
     environment = os.environ | {"LC_ALL": "C.UTF-8", "HTOOLS": "hail"}
     try:
@@ -58,7 +62,7 @@ async def ask_program(
         return WitnessAnswer(seconds=seconds, error=str(error), late=late)
     seconds, stderr = machine.steady() - began, done.stderr.decode(errors="replace")
     if done.status or not _is_answer(done.stdout):
-        why = on_one_line(stderr.strip().rpartition("\n")[2]) or "no answer"
+        why = on_one_line(stderr.strip().partition("\n")[0]) or "no answer"
         status = f"exit status {done.status}" if done.status >= 0 else f"ended by signal {-done.status}"
         return WitnessAnswer(seconds=seconds, stderr=stderr, error=f"{program}: {status}: {why}")
     return WitnessAnswer(done.stdout.decode(), seconds, stderr)

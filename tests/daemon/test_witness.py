@@ -70,8 +70,9 @@ def test_answers_of_debians_hail_reach_ganeti_claims_and_history(oracle: Oracle,
         for number, each in enumerate(asked):
             path = tmp_path / f"request{number}"
             path.write_text(encode(message(data, each)))
-            theirs = subprocess.run([oracle.hail, path], capture_output=True, text=True, check=True)
-            told = executable(daemon.socket, path, fallback="/bin/false")
+            command = [str(oracle.hail), str(path), "--no-capacity-checks"]
+            theirs = subprocess.run(command, capture_output=True, text=True, check=True)
+            told = executable(daemon.socket, path, "--no-capacity-checks=", fallback="/bin/false")
             assert (told.stdout, told.stderr, told.returncode) == (theirs.stdout, theirs.stderr, 0)
         first = json.loads(ctl(daemon, "history", "--json", "--instance=new.example.org").stdout)[0]
         assert first["program"] == str(oracle.hail)
@@ -82,6 +83,10 @@ def test_answers_of_debians_hail_reach_ganeti_claims_and_history(oracle: Oracle,
         assert (shown.returncode, " answers, 4 decisions compared, " in shown.stdout) == (4, True)
         assert f"witness    {oracle.hail} answers" in ctl(daemon, "status").stdout
         assert 'htoolsd_witness_decisions{type="relocate",verdict="same"} 1' in ctl(daemon, "metrics").stdout
+        assert executable(daemon.socket, path, "--inter-group=", fallback="/bin/false").returncode == 0
+        assert verdicts(daemon, 5)["failed"] == 1
+        error = json.loads(ctl(daemon, "witness", "--json").stdout)["differences"][-1]["error"]
+        assert "unrecognized option `--inter-group'" in error
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ganeti_htools.cli.ctl.commands import CONFIGURATION
 from ganeti_htools.cli.ctl.witness import summary
+from ganeti_htools.commandline.option import Takes
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.model import tags
 from ganeti_htools.witness.program import GANETIS_HAIL
@@ -152,8 +153,12 @@ def _change_first(facts: Facts) -> str:
 
 
 def _name_back(iallocator: str, parameters: Mapping[str, str]) -> Command:
-    """Return the command that names another iallocator, and drops parameters that Ganeti's hail refuses."""
-    kept = {key: text for key, text in parameters.items() if key in (option.long for option in HAIL.options)}
+    """Return the command that names another iallocator, and drops parameters that Ganeti's hail refuses.
+
+    Ganeti hands over each with a value, so switches go too.
+    """
+    known = {option.long for option in HAIL.options if option.takes is not Takes.NOTHING}
+    kept = {key: text for key, text in parameters.items() if key in known}
     option = "--default-iallocator-params=" + ",".join(f"{key}={text}" for key, text in kept.items())
     command = ("gnt-cluster", "modify", f"--default-iallocator={iallocator}")
     return command if kept == parameters else (*command, option)
