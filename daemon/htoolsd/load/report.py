@@ -67,7 +67,8 @@ def loads_of_decisions(known: KnownLoad) -> dict[str, float]:
     """
     shares = {node["name"]: node["share"] for node in known.nodes if node["share"] is not None}
     total = sum(shares.values())
-    return {name: len(known.profiles) * share / total for name, share in shares.items()} if total else {}
+    each = len(known.profiles) / total if total else 0.0
+    return {name: round(each * share, 3) for name, share in shares.items()} if each else {}
 
 
 def instances_to_json(

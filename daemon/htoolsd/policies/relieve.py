@@ -6,6 +6,7 @@ The plans are those of ``hbal`` in form, and are checked by other rules: no scor
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -60,6 +61,10 @@ class ReliefPlan(BalancingPlan):
         hot = [move.now[0] for move in moves if worst[state.nodes[move.now[0]]] >= self.stop]
         return f"node {hot[0]} would not stay below {100 * self.stop:g} %" if hot else None
 
+    def replan(self, state: State, rest: Jobsets, made: int, progress: Progress) -> Self:
+        """Raises HtoolsError: the next round finds what is hot then."""
+        raise HtoolsError("the remaining moves do not fit; the policy makes another plan")
+
 
 class Relieve(Remedy[RelieveSettings]):
     """Live migrations off hot nodes."""
@@ -97,7 +102,8 @@ class Relieve(Remedy[RelieveSettings]):
         group, scope = select(state, bounds.group)
         heat, movable, after = heat_of(state, present), view.movable(state, seen), state.copy()
         made, obstacles = list[NamedMove](), list[str]()
-        for row in [row for row in _hottest(heat.levels) if state.names([row])[0] in bounds.hot]:
+        hot = [row for row in _hottest(heat.levels) if heat.levels[row] > start]
+        for row in (row for row in hot if state.cluster.nodes[row].name in bounds.hot):
             why = None
             for move, cooler in reliefs(after, scope, movable, heat, row, start, stop):
                 progress("")
@@ -115,6 +121,7 @@ class Relieve(Remedy[RelieveSettings]):
             else:
                 obstacles.append(why or _obstacle(after, scope, heat, row, self.settings.stop))
         described = steps.to_json(made)
+        options = replace(options, balancing=replace(MIGRATIONS, max_length=len(made)))
         part = restore_group(state, group, scope, options, {"greedy": None, "steps": described})
         proposal = guarded_proposal(ReliefPlan(state, options, [part], stop).proposal(), options, bounds)
         mib = sum(size for _, size in copies_of(cluster, described))

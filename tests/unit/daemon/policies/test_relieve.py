@@ -8,7 +8,7 @@ import pytest
 
 from ganeti_htools.execution.review import Review
 from ganeti_htools.model.cluster import Cluster, Group, Instance
-from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.load import HOURS, LoadProfile, PresentLoad
 from ganeti_htools.model.tags import PINNED
 from ganeti_htools.model.types import DiskTemplate, Status
@@ -125,7 +125,7 @@ def test_hot_nodes_do_not_swap() -> None:
 
 def test_drbd_instance_goes_to_its_secondary_only() -> None:
     rows = [drbd("small", "n0", "n1", 500), ext("large", "n0"), ext("other", "n1")]
-    shares = {"small": 0.3, "large": 0.5, "other": 0.3}
+    shares = {"small": 0.3, "large": 0.55, "other": 0.3}
     assert moves(planned(loaded(rows, shares))) == [("small", "n1")]
     assert moves(planned(loaded(rows, shares | {"other": 0.5}))) == [("large", "n2")]
 
@@ -148,6 +148,7 @@ def test_resting_instances_and_budgets_are_heeded() -> None:
     assert moves(planned(loaded(HOT, SHARES), resting=("small",)))[0][0] == "large"
     assert planned(loaded(HOT, SHARES), room=Budget(1, 50)).refusal == "no move fits into the budget"
     assert planned(loaded(HOT, SHARES), hot=()).refusal == "no node is hot"
+    assert planned(loaded(HOT, SHARES, nodes={"n0": CPUS / 2})).refusal == "no node is hot"
 
 
 def test_reports_an_instance_that_would_make_any_node_hot() -> None:
@@ -162,6 +163,8 @@ def test_review_stops_a_plan_whose_target_has_become_warm() -> None:
     assert check(cluster, plan.proposal.jobs, 0) == Review()
     warm = loaded([*HOT, ext("other", "n1"), ext("more", "n2")], SHARES | {"other": 0.6, "more": 0.1})
     assert check(warm, plan.proposal.jobs, 0).obstacle == "node n1 would not stay below 70 %"
+    with pytest.raises(HtoolsError, match="the policy makes another plan"):
+        plan.proposal.review("replan", lambda *_lines: None)(warm, plan.proposal.jobs, 0)
 
 
 def test_rebalance_and_squeeze_make_no_node_hot() -> None:
