@@ -95,7 +95,7 @@ check: $(VENV)/.developer
 
 lint: $(VENV)/.developer
 	@grep -rlIE '^#!/bin/(ba)?sh' --exclude='*.py' --exclude-dir=.git --exclude-dir='.venv*' --exclude-dir=.cache --exclude-dir=build . \
-		| xargs $(BIN)/shellcheck --severity=warning
+		| xargs $(BIN)/shellcheck completions/htoolsd.bash --severity=warning
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy
@@ -171,11 +171,8 @@ deb-debian-13:
 	@.ci/debian-13 .cache/debian-13/root build-essential debhelper pandoc
 	@SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) packaging/deb .cache/debian-13/root
 
-# The source archive and the wheel; the same wheel from the same commit.
 archives: $(VENV)/.installed
-	@rm -rf build/archives build/lib
-	@SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(BIN)/python -c 'from setuptools.build_meta import *; \
-		print(build_sdist("build/archives"), build_wheel("build/archives"), sep="\n")' | tail -2
+	@SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) packaging/archives $(BIN)/python
 
 release-check: $(VENV)/.developer
 	@packaging/release-check
