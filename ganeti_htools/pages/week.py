@@ -16,7 +16,7 @@ def week(hours: Mapping[str, Sequence[float]]) -> Iterator[Markup]:
     rows = []
     for name, shares in hours.items():
         worst = max(range(len(shares)), key=shares.__getitem__)
-        when = f"{_DAYS[worst // 24]} {worst % 24}:00"
+        when = f"{_DAYS[worst // 24]} {worst % 24:02}h"
         rows.append(pictures.row(name, pictures.strip(shares), f"{percent(shares[worst])} {when}"))
     legend = "Monday to Sunday; pale from 25 %, other colours from 50, 75 and 90 %. Beside: the worst hour."
     yield section("CPU use of the hottest nodes in a week", element("p", legend, class_="quiet"), *rows)

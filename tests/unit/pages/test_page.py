@@ -217,7 +217,7 @@ def test_attention_has_its_command_on_the_page() -> None:
     hours = {"node1": [0.3] * 30 + [0.95] + [0.0] * 137}
     page = daemon_page("title", "now", derive(CLUSTERS["empty"]), [], {}, [], 7, hours)
     assert "Nothing needs attention." in page
-    assert "95 % Tue 6:00" in page
+    assert "95 % Tue 06h" in page
     assert {"17.86%", "0.60%"} <= {*re.findall(r'width="([^"]*)"', page)}
 
 

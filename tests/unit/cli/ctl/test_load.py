@@ -1,5 +1,6 @@
 """``htoolsctl load`` and ``sizes``: what the daemon reports, as text."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,14 @@ from ganeti_htools.cli.ctl import load
 from ganeti_htools.model.cluster import Cluster, Group, Instance, Node
 from ganeti_htools.model.load import HOURS, LoadProfile
 from htoolsd.load.figures import LoadSample
-from htoolsd.load.report import instances_to_json, nodes_to_json, sizes_to_json
+from htoolsd.load.profiles import KnownLoad
+from htoolsd.load.report import (
+    hottest_hours,
+    instances_to_json,
+    loads_of_decisions,
+    nodes_to_json,
+    sizes_to_json,
+)
 
 NODES = tuple(Node(f"node{number}", "", t_mem=65536.0, t_cpu=16.0) for number in (1, 2))
 ROWS = tuple(Instance(f"vm{number}", 8192, 0, (), 4, pnode=f"node{1 + number % 2}") for number in range(3))
@@ -64,6 +72,16 @@ def test_load_of_nodes_is_unknown_without_profiles() -> None:
         "?",
         "2%",
     ]
+
+
+def test_nodes_are_hot_by_their_worst_hour() -> None:
+    """Pages show some nodes, decisions count the load of each in instances: 3 here."""
+    cluster = replace(CLUSTER, load_profiles=PROFILES)
+    assert {name: max(hours) for name, hours in hottest_hours(cluster, 1).items()} == {"node2": 0.244}
+    assert hottest_hours(CLUSTER, 1) == {}
+    nodes = nodes_to_json(CLUSTER, PROFILES, SAMPLE)
+    assert loads_of_decisions(KnownLoad(PROFILES, (), 100.0, nodes)) == {"node2": 2.167, "node1": 0.833}
+    assert loads_of_decisions(KnownLoad({}, (), 0.0, nodes_to_json(CLUSTER, {}, SAMPLE))) == {}
 
 
 def test_sizes_names_what_fits_and_who_is_at_its_limit() -> None:
