@@ -17,7 +17,7 @@ from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.luxi.opcodes import Opcode, Signature
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning.plan import OnChange, Tool, ToolOptions
+from ganeti_htools.planning.plan import OnChange, Proposal, Tool, ToolOptions
 from ganeti_htools.planning.squeezing import hsqueeze
 from ganeti_htools.planning.squeezing.hsqueeze import SqueezeOptions
 from ganeti_htools.simulator.world import World, initial_world, with_role
@@ -83,6 +83,19 @@ def asleep(cluster: Cluster, *names: str) -> World:
     )
 
 
+_proposals = dict[tuple[Cluster, str], Proposal]()
+
+
+def _proposal(tool: Tool[Any, Any], cluster: Cluster, options: ToolOptions) -> Proposal:
+    """Plan; plans of hsqueeze, which have no marks of their own, only once for the same cluster."""
+    if tool is not hsqueeze.HSQUEEZE:
+        return tool.propose(cluster, options, lambda _text: None)
+    key = cluster, repr(options)
+    if key not in _proposals:
+        _proposals[key] = tool.propose(cluster, options, lambda _text: None)
+    return _proposals[key]
+
+
 @dataclass
 class Caller:
     """Who has a plan of a tool carried out, hsqueeze if nothing else is said, and reacts to what happens
@@ -110,7 +123,7 @@ class Caller:
 
     async def squeeze(self, options: ToolOptions = LOOSE, on_change: OnChange = "replan") -> Run:
         """Plan and carry out."""
-        proposal = self.tool.propose(await self.read(), options, lambda _text: None)
+        proposal = _proposal(self.tool, await self.read(), options)
         signature = Signature("test", "a test", proposal.purpose, f"beef{len(self.master.states())}")
         run = Run(signature, proposal.jobs)
         check = proposal.review(on_change, lambda *texts: self.said.extend(texts))
