@@ -5,6 +5,7 @@ plan.
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import islice
 
 import numpy as np
@@ -82,14 +83,17 @@ def planned(state: State, wanted: Wanted, allowed: AllowedMoves, wishes: Wishes 
 
 def powered_up(seeds: range) -> Iterator[tuple[Cluster, Wanted, AllowedMoves, State, PowerPlan]]:
     """Those of the clusters where powering up is enough, and the plans."""
-    for seed in seeds:
-        cluster, wanted, allowed = lacking(seed)
-        state = derive(cluster)
-        if room_on_all(state, np.ones(len(state.group), np.bool_), [wanted[0]] * len(state.policies)):
-            continue
-        found = planned(state, wanted, allowed)
-        if found.enough:
-            yield cluster, wanted, allowed, state, found
+    yield from filter(None, map(_powered_up, seeds))
+
+
+@cache
+def _powered_up(seed: int) -> tuple[Cluster, Wanted, AllowedMoves, State, PowerPlan] | None:
+    cluster, wanted, allowed = lacking(seed)
+    state = derive(cluster)
+    if room_on_all(state, np.ones(len(state.group), np.bool_), [wanted[0]] * len(state.policies)):
+        return None
+    found = planned(state, wanted, allowed)
+    return (cluster, wanted, allowed, state, found) if found.enough else None
 
 
 @pytest.mark.parametrize("seeds", few(range(18, 29), 80))

@@ -7,6 +7,7 @@ their node does not report.
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster
@@ -307,6 +308,11 @@ def _on_two(name: str, instance: Json) -> Json:
 
 def any_state(seed: int, groups: int = 1) -> State:
     """A cluster with instances of all kinds on units, from a seed."""
+    return _any_state(seed, groups).copy()
+
+
+@cache
+def _any_state(seed: int, groups: int) -> State:
     rng = random.Random(seed)
     shape = Shape(
         nodes=groups * rng.randint(3, 6),
