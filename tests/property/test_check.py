@@ -40,7 +40,7 @@ def groups(state: State) -> Iterator[Bools]:
         yield state.group == row
 
 
-@settings(max_examples=20)
+@settings(max_examples=14)
 @given(seed=SEEDS)
 def test_nodes_are_fragile_if_trying_finds_no_place_for_all(seed: int) -> None:
     state = state_of(seed)
@@ -50,7 +50,7 @@ def test_nodes_are_fragile_if_trying_finds_no_place_for_all(seed: int) -> None:
         assert np.flatnonzero(redundancy_health.fragile_nodes(state, scope)).tolist() == tried
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(seed=SEEDS, exclusive=st.sampled_from((0.5, 1.0)), zero=st.sampled_from((0.0, 0.2)))
 def test_the_same_where_only_some_nodes_have_exclusive_storage(
     seed: int, exclusive: float, zero: float
@@ -63,7 +63,7 @@ def test_the_same_where_only_some_nodes_have_exclusive_storage(
         assert np.flatnonzero(redundancy_health.fragile_nodes(state, scope)).tolist() == tried
 
 
-@settings(max_examples=20)
+@settings(max_examples=14)
 @given(seed=SEEDS)
 def test_a_loss_is_survived_where_hcheck_says_so_unless_it_counts_on_offline_nodes(seed: int) -> None:
     state = state_of(seed)
@@ -82,7 +82,7 @@ def test_a_loss_is_survived_where_hcheck_says_so_unless_it_counts_on_offline_nod
                 )
 
 
-@settings(max_examples=20)
+@settings(max_examples=14)
 @given(seed=SEEDS)
 def test_nothing_may_be_lost_where_the_largest_node_is_fragile(seed: int) -> None:
     state = state_of(seed)
@@ -97,7 +97,7 @@ def test_nothing_may_be_lost_where_the_largest_node_is_fragile(seed: int) -> Non
             assert (count.intact > 0) == (loss.restarted == len(loss.recoveries))
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(seed=SEEDS)
 def test_a_cluster_that_hcheck_calls_clean_stays_clean_when_hail_places_an_instance(seed: int) -> None:
     told = message(seed)
@@ -111,7 +111,7 @@ def test_a_cluster_that_hcheck_calls_clean_stays_clean_when_hail_places_an_insta
         assert not any(redundancy_health.health(after, scope).counts)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(seed=SEEDS, ignore_alone=st.booleans(), full=st.booleans(), offline=st.booleans())
 def test_reboot_groups_keep_instances_running(
     seed: int, ignore_alone: bool, full: bool, offline: bool

@@ -34,7 +34,7 @@ def residents(state: State, group: int) -> set[int]:
     }
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(described=super_clusters, plain=st.booleans(), number=st.sampled_from((1, 2)))
 def test_a_group_is_emptied_and_no_other_gets_worse(described: Cluster, plain: bool, number: int) -> None:
     state = derive(described)
@@ -60,7 +60,7 @@ def test_a_group_is_emptied_and_no_other_gets_worse(described: Cluster, plain: b
     assert bool(outcome.done) == bool(outcome.possible)
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(described=super_clusters)
 def test_possible_group_is_emptied_when_named_and_second_run_does_nothing(
     described: Cluster,
@@ -79,7 +79,7 @@ def test_possible_group_is_emptied_when_named_and_second_run_does_nothing(
         assert again.failed == ()
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(described=super_clusters, reserve=st.sampled_from((1.0, 1.5, 3.0)))
 def test_the_reserve_stays_free(described: Cluster, reserve: float) -> None:
     state = derive(described)
@@ -90,7 +90,7 @@ def test_the_reserve_stays_free(described: Cluster, reserve: float) -> None:
         assert after.has_room(group, 3 if reserve == 3 else int(np.ceil(reserve)))
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(described=super_clusters, seed=st.integers(0, 1 << 30))
 def test_limits_hold(described: Cluster, seed: int) -> None:
     state, rng = derive(described), Random(seed)

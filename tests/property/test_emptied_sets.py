@@ -85,7 +85,7 @@ def ends(
         yield from ends(after, members[1:], leaving, empty, exchange)
 
 
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(described=cases, seed=st.integers(0, 1 << 40), empty=st.booleans())
 def test_set_leaves_for_the_best_place(described: Cluster, seed: int, empty: bool) -> None:
     """Only one set may move. A single member that is elsewhere joins the others."""
@@ -136,7 +136,7 @@ def reachable(state: State, index: int, leaving: Bools, parts: int = 3) -> bool:
     return False
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(described=cases, seed=st.integers(0, 1 << 40))
 def test_mirrored_instance_leaves_if_any_way_leads_off(described: Cluster, seed: int) -> None:
     state, rng = derive(described), Random(seed)
@@ -174,7 +174,7 @@ def check_way(state: State, found: Emptying) -> None:
     assert now.snode.tolist() == found.state.snode.tolist()
 
 
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(described=cases, seed=st.integers(0, 1 << 40), empty=st.booleans())
 def test_sets_are_apart_only_between_their_own_moves(described: Cluster, seed: int, empty: bool) -> None:
     state, rng = derive(described), Random(seed)

@@ -76,7 +76,7 @@ def varied(draw: st.DrawFn) -> bytes:
 unhurried = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
-@settings(max_examples=50, suppress_health_check=unhurried)
+@settings(max_examples=30, suppress_health_check=unhurried)
 @given(texts=st.lists(varied() | damaged, min_size=1, max_size=4))
 def test_any_sequence_of_requests_is_read_like_each_alone(texts: list[bytes]) -> None:
     reader = incremental.RequestReader()
@@ -170,7 +170,7 @@ def firsts(members: Any) -> Any:
     return [(name, firsts(first[name])) for name in dict(members)]
 
 
-@settings(max_examples=100, suppress_health_check=unhurried)
+@settings(max_examples=60, suppress_health_check=unhurried)
 @given(texts=st.lists(rearranged(), min_size=1, max_size=4))
 def test_sections_twice_elsewhere_and_within_others(texts: list[tuple[bytes, bytes]]) -> None:
     reader = incremental.RequestReader()
@@ -258,7 +258,7 @@ def test_sections_of_an_object_within_are_not_those_of_the_request(text: str) ->
     assert isinstance(plain, str)
 
 
-@settings(max_examples=20, suppress_health_check=unhurried)
+@settings(max_examples=12, suppress_health_check=unhurried)
 @given(texts=st.lists(varied(), min_size=2, max_size=3))
 def test_decisions_are_the_same(texts: list[bytes]) -> None:
     cache = Cache()

@@ -79,7 +79,7 @@ def move_at_random(search: Search, rng: random.Random) -> None:
             return
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @varied
 @np.errstate(invalid="ignore", divide="ignore", over="ignore")
 def test_no_move_scores_below_bounds_of_earlier_steps(
@@ -120,7 +120,7 @@ def test_no_move_scores_below_bounds_of_earlier_steps(
                 assert (bounds.least[found.members] <= bounds.base[found.members] + line).all()
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @varied
 def test_best_move_is_that_of_a_search_without_bounds(
     kind: Callable[[int], State], seed: int, force: bool, lost: int

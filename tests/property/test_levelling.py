@@ -38,7 +38,7 @@ def levelled(
     return level(state, rules, limits or RegroupingLimits(), min_gain, lambda _: None)
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @example(described=loaded(4612), plain=False, min_gain=0.0)
 @given(described=clusters, plain=st.booleans(), min_gain=st.sampled_from((0.0, 1e-2, 1e-1)))
 def test_the_score_drops_and_no_group_gets_worse(described: Cluster, plain: bool, min_gain: float) -> None:
@@ -59,7 +59,7 @@ def test_the_score_drops_and_no_group_gets_worse(described: Cluster, plain: bool
         assert before.group_of(move.instance) != target
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(described=clusters)
 def test_a_second_run_does_nothing(described: Cluster) -> None:
     state = derive(described)
@@ -68,7 +68,7 @@ def test_a_second_run_does_nothing(described: Cluster) -> None:
     assert not levelled(read_again(state, outcome.after.state), rules).after.moved
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @example(described=loaded(620))
 @given(described=clusters)
 def test_gain_equals_drop_of_score(described: Cluster) -> None:
@@ -88,7 +88,7 @@ def test_gain_equals_drop_of_score(described: Cluster) -> None:
                     assert abs(gains[row, loads.groups.index(target)] - drop) < 1e-6
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(described=clusters, seed=st.integers(0, 1 << 30))
 def test_limits_hold(described: Cluster, seed: int) -> None:
     state, rng = derive(described), Random(seed)

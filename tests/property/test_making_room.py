@@ -137,7 +137,7 @@ def cheapest(state: State, request: Allocate, options: PlacementOptions) -> tupl
     return None
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 1 << 40))
 def test_descent_makes_room_by_possible_moves(seed: int) -> None:
     """Without the search of all plans. It never has fewer moves than that."""
@@ -160,7 +160,7 @@ def rank(made: MadeRoom) -> tuple[int, int] | None:
     return None if made.placed is None else (len(made.steps), made.volume)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 1 << 40))
 def test_makes_room_with_fewest_moves_and_least_data(seed: int) -> None:
     state, request, options = case(seed)

@@ -75,7 +75,7 @@ def placed(cluster: Cluster, row: Instance, primary: int, secondary: int) -> Clu
     return replace(cluster, instances=(*others, row))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(case=cases)
 def test_new_instance_goes_where_it_breaks_no_rule(case: tuple[Cluster, Instance]) -> None:
     cluster, new = case
@@ -89,7 +89,7 @@ def test_new_instance_goes_where_it_breaks_no_rule(case: tuple[Cluster, Instance
         assert code == (CODE[Fail.RULE] if breaks else free.codes[at])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(case=cases)
 def test_operation_is_refused_if_it_breaks_a_rule_where_the_instance_is_new(
     case: tuple[Cluster, Instance],
@@ -132,7 +132,7 @@ def without_sets(row: Instance) -> Instance:
     return replace(row, tags=tuple(tag for tag in row.tags if tag != TOGETHER))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(case=cases)
 def test_balancing_breaks_no_rule_and_keeps_the_derived_state(case: tuple[Cluster, Instance]) -> None:
     state = derive(case[0])
@@ -147,7 +147,7 @@ def test_balancing_breaks_no_rule_and_keeps_the_derived_state(case: tuple[Cluste
             assert np.array_equal(getattr(expected, name), getattr(found, name)), name
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(case=cases, which=st.integers(0, 5), mode=st.sampled_from(EvacMode))
 def test_evacuation_breaks_no_rule(case: tuple[Cluster, Instance], which: int, mode: EvacMode) -> None:
     state = derive(case[0])
@@ -161,7 +161,7 @@ def test_evacuation_breaks_no_rule(case: tuple[Cluster, Instance], which: int, m
     assert {each.instance for each in found.moved} | {index for index, _ in found.failed} == set(rows)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=14, deadline=None)
 @given(case=cases, off=st.integers(0, 5))
 def test_nodes_powered_down_leave_no_broken_rule(case: tuple[Cluster, Instance], off: int) -> None:
     state, movable = derive(case[0]), ~placement_rules.staying(derive(case[0]))
@@ -173,7 +173,7 @@ def test_nodes_powered_down_leave_no_broken_rule(case: tuple[Cluster, Instance],
     assert movable[[step.instance for step in steps]].all()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=14, deadline=None)
 @given(case=cases, balance=st.booleans())
 def test_moves_between_groups_break_no_rule(case: tuple[Cluster, Instance], balance: bool) -> None:
     state = derive(case[0])
@@ -186,7 +186,7 @@ def test_moves_between_groups_break_no_rule(case: tuple[Cluster, Instance], bala
     assert not added(case[0], outcome.after.state.to_cluster())
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=14, deadline=None)
 @given(case=cases)
 def test_instances_of_a_lost_node_come_back_without_a_broken_rule(case: tuple[Cluster, Instance]) -> None:
     """They come back one after the other; those that do not are gone."""
@@ -206,7 +206,7 @@ def test_instances_of_a_lost_node_come_back_without_a_broken_rule(case: tuple[Cl
         assert not added(case[0], replace(case[0], instances=after))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(case=cases)
 def test_assessment_equals_the_rule(case: tuple[Cluster, Instance]) -> None:
     cluster, new = case
@@ -218,7 +218,7 @@ def test_assessment_equals_the_rule(case: tuple[Cluster, Instance]) -> None:
     assert assessment.fragile().tolist() == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(case=cases)
 def test_loss_that_tags_of_the_nodes_instances_make_fatal_refuses_nobody(
     case: tuple[Cluster, Instance],
@@ -237,7 +237,7 @@ def test_loss_that_tags_of_the_nodes_instances_make_fatal_refuses_nobody(
             assert not fragile[node]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(case=cases, with_tags=st.booleans())
 def test_assessment_of_a_new_instance_equals_the_rule(
     case: tuple[Cluster, Instance], with_tags: bool
@@ -256,7 +256,7 @@ def test_assessment_of_a_new_instance_equals_the_rule(
         assert found == survived
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(case=cases)
 def test_tags_with_the_same_members_rule_as_one(case: tuple[Cluster, Instance]) -> None:
     def repeated(row: Instance) -> Instance:
@@ -272,7 +272,7 @@ def test_tags_with_the_same_members_rule_as_one(case: tuple[Cluster, Instance]) 
         assert once.rules.primaries.shape == several.rules.primaries.shape
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(case=cases)
 def test_names_all_broken_rules(case: tuple[Cluster, Instance]) -> None:
     found, expected = broken_rules(derive(case[0])), violations(case[0])

@@ -153,7 +153,7 @@ def check(weeks: Weeks) -> None:
     assert len(weeks.moves) == sum(plan.moves for plan in weeks.plans)
 
 
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(st.integers(0, 1 << 32), SETTINGS)
 def test_keeps_limits_and_acts_on_high_scores_while_load_changes(seed: int, wish: RebalanceSettings) -> None:
     random = Random(seed)
@@ -168,7 +168,7 @@ def test_keeps_limits_and_acts_on_high_scores_while_load_changes(seed: int, wish
     check(weeks)
 
 
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(st.integers(0, 1 << 32), SETTINGS)
 def test_comes_to_rest_when_load_does_not_change(seed: int, wish: RebalanceSettings) -> None:
     """It never comes back to what was, and once it has rested so long that all may move, it rests."""

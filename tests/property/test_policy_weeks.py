@@ -168,7 +168,7 @@ def flaps(power: Iterable[tuple[float, str, bool]], cool_down: float) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("days", [1, pytest.param(14, marks=pytest.mark.long)])
-@settings(max_examples=2)
+@settings(max_examples=1)
 @given(st.integers(0, 1 << 16), SQUEEZE, REBALANCE)
 def test_policies_keep_their_limits_while_load_comes_and_goes(
     days: int, seed: int, squeeze: SqueezeSettings, rebalance: RebalanceSettings

@@ -34,7 +34,7 @@ def well(now: Regrouping, group: int) -> bool:
     return found.good and all(now.obstacle(row) is not None for row in found.between)
 
 
-@settings(max_examples=10)
+@settings(max_examples=7)
 @given(described=super_clusters, plain=st.booleans(), partial=st.booleans())
 def test_repaired_groups_are_healthy_and_none_gets_worse(
     described: Cluster, plain: bool, partial: bool
@@ -58,7 +58,7 @@ def test_repaired_groups_are_healthy_and_none_gets_worse(
         assert why
 
 
-@settings(max_examples=8)
+@settings(max_examples=6)
 @given(described=super_clusters, partial=st.booleans())
 def test_a_second_run_does_nothing(described: Cluster, partial: bool) -> None:
     state = derive(described)
@@ -74,7 +74,7 @@ def replayed(state: State, rules: RegroupingRules, moves: Sequence[Move]) -> Reg
     return now if all(now.move(move.instance, move.parts) for move in moves) else None
 
 
-@settings(max_examples=8)
+@settings(max_examples=6)
 @given(described=super_clusters, plain=st.booleans())
 def test_no_move_of_a_repair_is_needless(described: Cluster, plain: bool) -> None:
     state = derive(described)
@@ -95,7 +95,7 @@ def test_no_move_of_a_repair_is_needless(described: Cluster, plain: bool) -> Non
             )
 
 
-@settings(max_examples=8)
+@settings(max_examples=6)
 @given(described=super_clusters, seed=st.integers(0, 1 << 30))
 def test_limits_hold(described: Cluster, seed: int) -> None:
     state, rng = derive(described), Random(seed)
@@ -105,7 +105,7 @@ def test_limits_hold(described: Cluster, seed: int) -> None:
     check_moves(state, rules, limits, moves)
 
 
-@settings(max_examples=8)
+@settings(max_examples=6)
 @given(described=super_clusters, seed=st.integers(0, 1 << 30))
 def test_interrupted_repair_is_completed_by_next_plan(described: Cluster, seed: int) -> None:
     state, rng = derive(described), Random(seed)
@@ -125,7 +125,7 @@ def test_interrupted_repair_is_completed_by_next_plan(described: Cluster, seed: 
         assert well(again.after, group)
 
 
-@settings(max_examples=8)
+@settings(max_examples=6)
 @given(described=super_clusters)
 def test_place_in_other_group_is_that_of_hail(described: Cluster) -> None:
     state = derive(described)

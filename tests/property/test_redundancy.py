@@ -42,7 +42,7 @@ def placed(state: State, new: Instance) -> tuple[Ints, Ints | None]:
     return rows, rows if new.template is DiskTemplate.DRBD else None
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(case=cases)
 @pytest.mark.parametrize("options", OPTIONS)
 def test_as_it_is(options: PlacementOptions, case: tuple[State, Instance]) -> None:
@@ -53,7 +53,7 @@ def test_as_it_is(options: PlacementOptions, case: tuple[State, Instance]) -> No
     assert set(broken) <= set(tried) <= {*broken, *unsettled}
 
 
-@settings(max_examples=20)
+@settings(max_examples=14)
 @given(case=cases)
 @pytest.mark.parametrize("options", OPTIONS)
 def test_with_a_new_instance(options: PlacementOptions, case: tuple[State, Instance]) -> None:
@@ -80,7 +80,7 @@ def test_with_a_new_instance(options: PlacementOptions, case: tuple[State, Insta
             assert redundancy.bounds.surely_fatal(asked, *nodes, unproved) == NOWHERE
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(case=cases)
 def test_sums_take_what_resources_declare(case: tuple[State, Instance]) -> None:
     state, new = case
@@ -106,7 +106,7 @@ def test_sums_take_what_resources_declare(case: tuple[State, Instance]) -> None:
                 assert together.total[node] - alone.total[node] == figure[node] - then[node]
 
 
-@settings(max_examples=20)
+@settings(max_examples=14)
 @given(case=cases)
 def test_a_place_that_was_found_is_the_best_that_is_redundant(case: tuple[State, Instance]) -> None:
     state, new = case
@@ -141,7 +141,7 @@ def test_a_place_that_was_found_is_the_best_that_is_redundant(case: tuple[State,
         assert lost(other, redundancy)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(case=cases)
 def test_with_a_secondary_more(case: tuple[State, Instance]) -> None:
     state, _ = case

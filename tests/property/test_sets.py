@@ -142,7 +142,7 @@ def all_moves(state: State, options: BalancingOptions) -> Iterator[State]:
                     yield after
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(described=cases, unmirrored=st.booleans(), forced=st.booleans())
 def test_first_move_is_the_best_of_all(described: Cluster, unmirrored: bool, forced: bool) -> None:
     options = replace(OPTIONS, unmirrored=unmirrored, ignore_soft_errors=forced)
@@ -180,7 +180,7 @@ def check_way(described: Cluster, steps: Sequence[Move]) -> State:
     return now
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     described=cases,
     most=st.integers(-1, 6),
@@ -198,7 +198,7 @@ def test_sets_are_apart_only_between_their_own_steps(
     assert (now.pnode.tolist(), now.snode.tolist()) == (state.pnode.tolist(), state.snode.tolist())
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(described=cases, most=st.integers(-1, 8))
 def test_optimised_plan_moves_sets_as_the_greedy_one(described: Cluster, most: int) -> None:
     state = derive(described)
