@@ -5,58 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.score_bound import best_shares, check, least_deviation
+from bench.score_bound import check, least_deviation
 from ganeti_htools.engine.balancing.linear_score import SECONDARY, LinearScore
 from ganeti_htools.engine.rules.components import COMPONENTS, COUNT
-from ganeti_htools.model.columns import NOWHERE, Bools
-from tests.support.linear_scores import NODES, SEEDS, deviation, kept_at, model, values_at
+from ganeti_htools.model.columns import Bools
+from tests.support.linear_scores import model
 
 
 def everywhere(score: LinearScore) -> Bools:
     """All nodes may be primaries of all instances."""
     return np.ones((len(score.rows), len(score.nodes)), np.bool_)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_nodes_keep_the_shares_of_single_instances(seed: int) -> None:
-    _, score = model(seed)
-    shares, rng = best_shares(score), np.random.default_rng(seed)
-    assert shares.parts.any()
-    one = score.spreads[shares.one]
-    sign = -1.0 if one.effects.sum() < 0 else 1.0
-    # Secondaries of equal memory are together, where a node keeps least; then some of them are elsewhere.
-    order = np.argsort(np.argsort(score.memory + rng.random(len(score.memory))))
-    together = np.where(score.snode == NOWHERE, NOWHERE, order * NODES // len(order))
-    for part in (0.0, 0.0, 0.1, 0.5, 1.0):
-        elsewhere = (rng.random(len(order)) < part) & (together != NOWHERE)
-        snode = np.where(elsewhere, rng.integers(3, size=len(order)), together)
-        pnode = (snode + rng.integers(1, NODES, len(order))) % NODES
-        values = values_at(score, pnode, snode)
-        combined = sign * values[shares.one]
-        if shares.other != NOWHERE:
-            combined = combined - shares.factor * values[shares.other]
-        above = np.maximum(combined - combined[one.counted].mean(), 0.0)
-        mirrored = np.flatnonzero(snode != NOWHERE)
-        single = np.zeros(NODES)
-        np.add.at(
-            single, snode[mirrored], (score.memory[:, np.newaxis] * shares.parts)[mirrored, snode[mirrored]]
-        )
-        assert (kept_at(score, pnode, snode) >= single - shares.excess * above - 1e-6).all()
-
-
-@pytest.mark.parametrize("seed", [0, 1, 3, 4])
-def test_no_whole_numbers_of_instances_are_more_even_than_the_least_deviation(seed: int) -> None:
-    _, score = model(seed)
-    rng = np.random.default_rng(seed)
-    least = [least_deviation(score, spread, everywhere(score)) for spread in score.spreads]
-    assert any(least)
-    for _ in range(50):
-        pnode = rng.permutation(np.arange(len(score.rows)) % NODES)
-        snode = np.where(
-            score.snode == NOWHERE, NOWHERE, (pnode + rng.integers(1, NODES, len(pnode))) % NODES
-        )
-        for spread, low, values in zip(score.spreads, least, values_at(score, pnode, snode), strict=True):
-            assert deviation(values, spread.counted) >= low - 1e-9
 
 
 def of_primaries(score: LinearScore, serving: Bools) -> float:
