@@ -56,7 +56,7 @@ def cluster(chance: Random, nodes: int) -> Cluster:
 def configuration(chance: Random, polls: Mapping[str, float]) -> dict[str, Any]:
     """Return a configuration of the daemon by chance. Policies begin sooner than by default."""
     found: dict[str, Any] = {**polls, "claims": chance.choice(("auto", "auto", "always"))}
-    for name in ("repair", "redistribute", "squeeze", "relieve", "rebalance"):
+    for name in ("repair", "redistribute", "squeeze", "rebalance"):
         found[name] = {
             "mode": chance.choice(("off", "shadow", "propose", "act", "act")),
             "hold": chance.choice((1, 3)),
