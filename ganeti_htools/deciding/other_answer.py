@@ -12,7 +12,7 @@ from ganeti_htools.backends.iallocator import Message
 from ganeti_htools.deciding.decision import Response
 from ganeti_htools.deciding.promises import Promise, with_promises
 from ganeti_htools.deciding.summary import MAX_NAMED, DecisionSummary, request_type
-from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.disk_defaults import with_disk_defaults
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.request import (
@@ -25,6 +25,7 @@ from ganeti_htools.model.request import (
 )
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.units import needs_of
 from ganeti_htools.model.units_in_use import reported_units
 
 _SCORE = re.compile(r"score: ([^ ,]+), successes \d+, failures \d+ (?:\([^)]*\) )?for node\(s\) ([^ ,;]+)")
@@ -136,25 +137,31 @@ def cluster_after(message: Message, made: Collection[Promise]) -> Cluster:
     """Return the cluster once promises are fulfilled."""
     cluster, _ = with_promises(message.cluster, [each for each in made if each.new])
     moved = {each.name: each for each in made if not each.new}
-    units, disks = reported_units(cluster), defaultdict[str, Counter[DesiredUnit]](Counter)
-    memory, rows = Counter[str](), []
+    units, rows = reported_units(cluster), list[Instance]()
+    mem, spindles, load = Counter[str](), Counter[str](), defaultdict[str, float](float)
+    disks = defaultdict[str, Counter[DesiredUnit]](Counter)
+    for promise in (each for each in made if each.new):
+        load[promise.row.pnode] += promise.row.load.cpu
     for row in cluster.instances:
         after = moved[row.name].fulfilled(row) if row.name in moved else row
         rows.append(after)
-        for each, sign in ((row, 1), (after, -1)) if after is not row else ():
-            memory[each.pnode] += sign * each.mem * each.uses_memory
-            for name in (each.pnode, each.snode):
-                disks[name or ""].update({unit: sign * need for unit, need in units.needs(each).items()})
-    nodes = [
-        replace(
+        for each, sign in ((row, 1), (after, -1)) if after is not row and not row.forthcoming else ():
+            mem[each.pnode] += sign * each.mem * each.uses_memory
+            load[each.pnode] -= sign * each.load.cpu
+            for name in filter(None, (each.pnode, each.snode)):
+                disks[name].update({unit: sign * need for unit, need in units.needs(each).items()})
+                spindles[name] += sign * (needs_of(each, units).spindles or 0)
+
+    def node_after(node: Node) -> Node:
+        free = disks[node.name]
+        return replace(
             node,
-            f_mem=node.f_mem + memory[node.name],
-            f_dsk=node.f_dsk + disks[node.name][units.local[0]],
+            f_mem=node.f_mem + mem[node.name],
+            f_dsk=node.f_dsk + free[units.local[0]],
+            f_spindles=node.f_spindles + spindles[node.name] * node.excl_stor,
+            cpu_load=node.cpu_load and node.cpu_load + load[node.name],
             storage=node.storage
-            and tuple(
-                unit._replace(free=unit.free + disks[node.name][unit.desired]) for unit in node.storage
-            ),
+            and tuple(unit._replace(free=unit.free + free[unit.desired]) for unit in node.storage),
         )
-        for node in cluster.nodes
-    ]
-    return replace(cluster, nodes=tuple(nodes), instances=tuple(rows))
+
+    return replace(cluster, nodes=tuple(map(node_after, cluster.nodes)), instances=tuple(rows))

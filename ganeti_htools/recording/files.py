@@ -9,7 +9,7 @@ a piece that the content before had too.
 """
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,28 +41,22 @@ def pieces_of(content: bytes, pause: Callable[[], None] = lambda: None) -> list[
 def encode(
     name: str,
     time: float,
-    before: Sequence[bytes],
-    pieces: Sequence[bytes],
+    before: list[bytes],
+    pieces: list[bytes],
     pause: Callable[[], None] = lambda: None,
 ) -> bytes:
     """Return a record: the pieces of a content as their difference to those before."""
     known = {piece: number for number, piece in enumerate(before)}
-    runs: list[list[int]] = []  # each: first piece that is copied, number of copied pieces, of new ones
-    new = []
-    following = -1
+    runs = [[0, 0, 0]]  # each: first piece that is copied, number of copied pieces, of new ones
+    new, following = list[bytes](), 0
     for number, piece in enumerate(pieces):
         if number % _PIECES == 0:
             pause()
-        if following < len(before) and following >= 0 and before[following] == piece:
-            at = following
-        else:
-            at = known.get(piece, -1)
+        at = following if before[following : following + 1] == [piece] else known.get(piece, -1)
         if at < 0:
-            if not runs:
-                runs.append([0, 0, 0])
             runs[-1][2] += 1
             new.append(piece)
-        elif runs and not runs[-1][2] and at == runs[-1][0] + runs[-1][1]:
+        elif not runs[-1][2] and at == sum(runs[-1]):
             runs[-1][1] += 1
         else:
             runs.append([at, 1, 0])
@@ -72,7 +66,7 @@ def encode(
     return b"%08x %s" % (zlib.crc32(rest), rest)
 
 
-def _decode(before: Sequence[bytes], payload: bytes) -> list[bytes]:
+def _decode(before: list[bytes], payload: bytes) -> list[bytes]:
     """Return the pieces of a content."""
     text, _, rest = zlib.decompress(payload).partition(b"\n")
     new, pieces = iter(pieces_of(rest)), list[bytes]()

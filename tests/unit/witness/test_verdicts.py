@@ -1,6 +1,8 @@
 """Verdicts about two answers, and the rows of docs/differences.md that explain them."""
 
 import json
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,18 +10,25 @@ import pytest
 import trio
 
 from ganeti_htools.backends import iallocator
-from ganeti_htools.deciding.decision import respond
-from ganeti_htools.deciding.other_answer import cluster_after, places, promises
+from ganeti_htools.deciding.decision import Cache, prepare_request, respond
+from ganeti_htools.deciding.other_answer import cluster_after, places, promises, stated_score
+from ganeti_htools.engine.balancing.balance import score_of
+from ganeti_htools.engine.decide import decide
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.inconsistencies import inconsistencies
 from ganeti_htools.model.options import PlacementOptions
+from ganeti_htools.model.state import State
+from ganeti_htools.recording.decision import RecordedDecision
 from ganeti_htools.witness.compare import Case, compare
 from ganeti_htools.witness.program import WitnessAnswer, request_file
+from ganeti_htools.witness.replay import replay
 from ganeti_htools.witness.verdict import WitnessVerdict, by_places, by_score, known_difference
 from tests.support.cases import TYPES, case
 from tests.support.clusters import Json, Shape, cluster
 from tests.support.messages import allocate, encode, message, node_evacuate
 from tests.support.oracle import Oracle
+from tests.support.storage_units import case_with_units
 
 DIFFERENCES = Path(__file__).parents[3] / "docs" / "differences.md"
 
@@ -88,12 +97,25 @@ def test_known_differences_are_rows_of_the_document() -> None:
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_cluster_after_an_answer_is_consistent(kind: str) -> None:
-    """Free memory and disk follow the instances, so no node shows use that nobody explains."""
-    asked = case(5, kind)
-    data = asked.text.encode()
-    read, answer = iallocator.read(data), respond(data, PlacementOptions()).answer.encode()
-    after = cluster_after(read, promises(read, places(read, answer)))
-    assert inconsistencies(derive(after)) == inconsistencies(derive(read.cluster))
+    """Free amounts follow the instances: no node shows use that nobody explains, the score is the same."""
+    scores = 0
+    for seed in range(12):
+        data = (case_with_units if seed % 2 else case)(seed, kind).text.encode()
+        before = prepare_request(data, PlacementOptions(), Cache())
+        read = replace(before.message, cluster=before.counting)
+        found = places(read, respond(data, PlacementOptions()).answer.encode())
+        memory = before.options.static_kvm_node_memory
+        after = derive(cluster_after(read, promises(read, found)), (), memory)
+        assert inconsistencies(after) == inconsistencies(derive(before.counting, (), memory))
+        with suppress(RequestFailed):
+            expected = decide(before.state, read.request, before.options).state
+            assert total_score(after) == pytest.approx(total_score(expected))
+            scores += 1
+    assert scores
+
+
+def total_score(state: State) -> float:
+    return sum(score_of(state, state.group == row) for row in range(len(state.cluster.groups)))
 
 
 @pytest.mark.oracle
@@ -119,3 +141,23 @@ def test_verdicts_of_real_and_of_altered_answers(oracle: Oracle) -> None:
     assert judge(ours, refused)["verdict"] == "theirs refuses"
     assert judge("", error="a defect")["verdict"] == "ours failed"
     assert judge(ours, "[]")["verdict"] == "failed"
+
+
+def test_recorded_decision_is_compared_with_the_new_one() -> None:
+    shape = Shape(nodes=5, instances=12, groups=1)
+    data = encode(message(cluster(3, shape), allocate("new.example.org"))).encode()
+    answer = respond(data, PlacementOptions()).answer
+
+    def again(recorded: Json, *arguments: str) -> Json:
+        content = json.dumps(recorded)
+        return replay(RecordedDecision("id", 1.0, "0", arguments, data, None, (), None, content), None)
+
+    found = json.loads(answer)
+    first, second = found["result"]
+    swapped = again({**found, "result": [second, first]})
+    assert (swapped["verdict"], swapped["exact"]) == ("better", False)
+    assert swapped["scores"]["ours"] == pytest.approx(stated_score(found["info"], (first, second)))
+    assert swapped["instances"][0]["theirs"] == (second, first)
+    assert again({"success": False, "info": "no", "result": []})["verdict"] == "theirs refuses"
+    failed = again(found, "--nonsense")
+    assert (failed["verdict"], failed["ours"], "nonsense" in failed["error"]) == ("ours failed", None, True)
