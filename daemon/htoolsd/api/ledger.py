@@ -20,6 +20,7 @@ from htoolsd.api import ledger_names as named
 from htoolsd.api.inventory_tags import InventoryTags
 from htoolsd.claims.claims import Claims
 from htoolsd.config.settings import Settings
+from htoolsd.follow.candidates import allocation_candidates, pools_of_nodes
 from htoolsd.follow.reconciler import Reconciler
 from htoolsd.follow.reserved import configured_reserves
 from htoolsd.socket.methods import Name, method
@@ -87,7 +88,7 @@ class LedgerMethods:
         role=Role.READ,
     )
     async def providers(self) -> object:
-        return await do(self._worker, lambda ledger: list(map(asdict, ledger.providers())))
+        return await self._do(lambda ledger: list(map(asdict, ledger.providers())))
 
     @method(
         "Returns the inventories of resource providers, by resource class. Sizes are MiB.", role=Role.READ
@@ -153,7 +154,7 @@ class LedgerMethods:
 
         async with self._setting:
             self._check_obstacle()
-            owner, inventory = await do(self._worker, check)
+            owner, inventory = await self._do(check)
             if owner.name.startswith(f"{cluster}/"):
                 await self._tags.write(owner.name.removeprefix(f"{cluster}/"), resource_class, inventory)
             return self._inventories(await self._change(write))
@@ -171,7 +172,36 @@ class LedgerMethods:
             contents = ledger.snapshot(which)
             return encoded([_allocations(each, contents) for each in contents.consumers.values()])
 
-        return await do(self._worker, work)
+        return await self._do(work)
+
+    @method(
+        "Lists the nodes and pools in which amounts are free. First comes the one that leaves the largest"
+        " share of its scarcest class (left). A candidate is a node that is online, with a pool that it sees"
+        " if pool space is wanted, or a pool. Its allocations can be claimed, with the generations.",
+        role=Role.READ,
+    )
+    async def candidates(
+        self,
+        resources: given.Amounts,
+        group: Annotated[Name | None, "only nodes of this node group, and pools that they see"] = None,
+        consumer: Annotated[Name | None, f"count what it has as free: {given.CONSUMER}"] = None,
+    ) -> object:
+        synced = self._reconciler.synced
+        if synced is None:
+            raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet; ask again")
+        desired = synced.desired
+
+        def work(ledger: "Ledger") -> list[dict[str, object]]:
+            nodes = pools_of_nodes(desired, group)
+            cluster = desired.resources.cluster
+            uuid = None if consumer is None else named.new_consumer(consumer, cluster)[0]
+            now = ledger.refresh(synced.snapshot)
+            return [
+                {"left": each.shares[0], "allocations": _amounts_to_json(each.allocations, now)}
+                for each in allocation_candidates(now, nodes, resources, uuid)
+            ]
+
+        return await self._do(work)
 
     @method(
         "Allocates resources to a consumer, all or nothing, in place of its last claim (replaced). Refused as"
@@ -249,25 +279,24 @@ class LedgerMethods:
             which = None if name is None else named.provider(ledger, name, cluster).uuid
             return to_json(ledger.provider_usages(which))
 
-        return await do(self._worker, work)
+        return await self._do(work)
 
     def _check_obstacle(self) -> None:
         if (why := self._sync.obstacle()) is not None:
             raise RefusalError(Refusal.CLUSTER, why)
 
+    async def _do(self, work: Work[T]) -> T:
+        """Return the result of work on the ledger. Raises RefusalError."""
+        try:
+            return await self._worker.do(work)
+        except LedgerError as error:
+            raise RefusalError(_REFUSALS.get(type(error), Refusal.ARGUMENTS), str(error)) from None
+
     async def _change(self, work: Work[T]) -> T:
         self._check_obstacle()
-        changed = await do(self._worker, work)
+        changed = await self._do(work)
         self._reconciler.trigger()
         return changed
-
-
-async def do(worker: LedgerWorker, work: Work[T]) -> T:
-    """Return the result of work on the ledger. Raises RefusalError."""
-    try:
-        return await worker.do(work)
-    except LedgerError as error:
-        raise RefusalError(_REFUSALS.get(type(error), Refusal.ARGUMENTS), str(error)) from None
 
 
 def _generation(argument: int | None, consumer: Consumer | None) -> int | None:
@@ -315,10 +344,10 @@ def _consumer(consumer: Consumer) -> dict[str, object]:
 
 def _allocations(consumer: Consumer, contents: LedgerSnapshot) -> dict[str, object]:
     held = contents.allocations.get(consumer.uuid, {})
-    return {**_consumer(consumer), "allocations": allocations_to_json(held, contents)}
+    return {**_consumer(consumer), "allocations": _amounts_to_json(held, contents)}
 
 
-def allocations_to_json(allocations: Allocations, contents: LedgerSnapshot) -> list[dict[str, object]]:
+def _amounts_to_json(allocations: Allocations, contents: LedgerSnapshot) -> list[dict[str, object]]:
     """Return allocations with the names and generations of their providers, as JSON."""
     return [
         {

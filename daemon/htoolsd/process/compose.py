@@ -4,7 +4,6 @@ import os
 
 from ganeti_htools.luxi.queries import default_socket
 from ganeti_htools.sources.ssconf import Ssconf
-from htoolsd.api.candidates import CandidateMethods
 from htoolsd.api.cluster import ClusterMethods
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.history import HistoryMethods
@@ -147,7 +146,6 @@ class Parts:
             PolicyMethods(policies, sync, self.computations),
             HistoryMethods(below.history, sync, self.computations),
             LedgerMethods(ledger, sync, reconciler, self.deciding.claims.claims, tags, settings),
-            CandidateMethods(ledger, reconciler),
             LoadMethods(below.load, sync),
             self._status,
             self._metrics,
