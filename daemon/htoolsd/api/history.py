@@ -13,7 +13,7 @@ from htoolsd.history.history import History
 from htoolsd.socket.methods import Name, method
 from htoolsd.socket.roles import Role
 from htoolsd.sync.sync import Sync
-from htoolsd.threads import Computations
+from htoolsd.threads import ROW_BYTES, Computations, encoded, run_by_size
 
 MAX_ENTRIES = 10_000  # in an answer
 
@@ -46,7 +46,8 @@ class HistoryMethods:
             Name | None, "only the decision or plan with this id"
         ] = None,
     ) -> object:
-        return await self._history.find(HistoryQuery(instance, node, since, most, id))
+        found = await self._history.find(HistoryQuery(instance, node, since, most, id))
+        return await run_by_size(len(found) * ROW_BYTES, lambda: encoded(found))
 
     @method(
         "Explains why an instance is on its nodes: the decision or plan that brought it there, and the change"

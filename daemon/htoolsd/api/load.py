@@ -12,6 +12,7 @@ from htoolsd.load.report import instances_to_json, sizes_to_json
 from htoolsd.socket.methods import Name, method
 from htoolsd.socket.roles import Role
 from htoolsd.sync.sync import Sync
+from htoolsd.threads import encoded
 
 
 class LoadMethods:
@@ -53,7 +54,7 @@ class LoadMethods:
     )
     async def sizes(self) -> object:
         cluster, known = await self._known()
-        return await machine.run_sync(lambda: list(sizes_to_json(cluster, known.profiles)))
+        return await machine.run_sync(lambda: encoded([*sizes_to_json(cluster, known.profiles)]))
 
     async def _known(self) -> tuple[Cluster, KnownLoad]:
         cluster = self._sync.led_cluster
