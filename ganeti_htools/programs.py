@@ -115,11 +115,12 @@ async def _collect(
 
 async def _end(process: trio.Process, kill: bool) -> None:
     """Kill a program with its process group, if it must be, and close the pipes."""
-    with trio.move_on_after(_DYING, shield=True):
+    with trio.CancelScope(shield=True):
         if kill:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+            with trio.move_on_after(_DYING):
+                await process.wait()
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream is not None:
                 await stream.aclose()
