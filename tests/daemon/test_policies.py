@@ -225,7 +225,8 @@ def test_live_migration_relieves_a_hot_node(tmp_path: Path) -> None:
     with following(tmp_path, uneven(), config=wish) as (daemon, ganeti):
         assert considered(daemon, "relieve")["reason"] == "measured load is not used: it is not measured"
         cores = {row.name: 0.5 for row in uneven().instances} | {"web2": 1.4}
-        measured(daemon, tmp_path, cores, wish)
+        measured(daemon, tmp_path, cores, f"load.decisions = true\n{wish}")
+        assert Path(f"{daemon.socket}.loaded").exists()  # for decisions without the daemon
         told = considered(daemon, "relieve")
         assert (told["outcome"], told["reason"]) == ("begun", "1 move, 500 MiB: one 98 %")
         until(daemon, "done")
