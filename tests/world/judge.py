@@ -198,10 +198,12 @@ def placed_on_closed(record: Record) -> Iterator[str]:
 
 
 def outdated(record: Record) -> Iterator[str]:
-    """A job of ours on an instance that has been gone for a while, or one that its tool does not make."""
+    """A job of ours on an instance that was gone before its review, or one that its tool does not make."""
+    spoilt = [entry["t"] for entry in record if entry["what"] == "luxi"]
     for picture, entry, job in submissions(record):
-        for name in moves(job):
-            if name not in picture.instances and picture.gone.get(name, 0.0) < entry["t"] - polls(picture):
+        delayed = any(-200.0 < when - entry["t"] < 0.0 for when in spoilt)  # after the review
+        for name in moves(job) if not delayed else ():
+            if name not in picture.instances and picture.gone.get(name, inf) < entry["t"] - 10.0:
                 yield f"{entry['t']:.0f}: job {job['number']} moves {name}, which is gone"
         nodes = [op["node"] for op in job["ops"] if op["id"].startswith("NODE_")]
         if nodes and job["reason"][:1] and job["reason"][0][0] in ("hbal", "hregroup"):
