@@ -10,6 +10,7 @@ import pytest
 
 from ganeti_htools.cli import htoolsctl as program
 from ganeti_htools.cli.ctl import commands
+from ganeti_htools.client import methods, plan_changes
 from tests.support.programs import PATIENCE, PROGRAMS, Daemon, Finished, hail, request_file, run
 
 
@@ -153,7 +154,9 @@ def test_ignores_a_log_reader_that_has_left(daemon: Daemon) -> None:
 def test_executable_does_not_wait_for_a_stuck_daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
-    monkeypatch.setattr(commands, "PATIENCE", 0.1)
+    for module in (commands, plan_changes):
+        monkeypatch.setattr(module, "PATIENCE", 0.1)
+    monkeypatch.setattr(methods.call, "__defaults__", (None, 0.1))
     with socket.socket(socket.AF_UNIX) as stuck:
         stuck.bind(str(tmp_path / "socket"))
         stuck.listen()
