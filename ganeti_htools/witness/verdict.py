@@ -1,5 +1,6 @@
 """Verdicts about two answers to one request. Pure functions."""
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
@@ -10,7 +11,7 @@ from ganeti_htools.model.request import Allocate, ChangeGroup, NodeEvacuate, ins
 from ganeti_htools.model.types import DiskTemplate
 
 _EQUAL = 1e-7  # scores are printed with 8 decimals
-_NO_DISK_FIGURES = "disk space of nodes, which the request lacks"  # of an answer's text
+_NO_DISK_FIGURES = re.compile("disk space(?: of nodes)?, which the request lacks")  # of an answer's text
 _CLOSED_SECONDARY = "takes no instances"
 
 
@@ -77,7 +78,7 @@ def known_difference(
     if theirs is None:
         mirrored = [row for row in evacuated if row.template is DiskTemplate.DRBD]
         return "D10" if any(row.snode is None for row in mirrored) else None
-    if not theirs and ours and _NO_DISK_FIGURES in our_info:
+    if not theirs and ours and _NO_DISK_FIGURES.search(our_info):
         return "D8"
     lacking = theirs.keys() - ours.keys()
     if evacuated and lacking and all(_CLOSED_SECONDARY in reasons.get(name, "") for name in lacking):
