@@ -168,7 +168,7 @@ deb:
 	@SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) packaging/deb
 
 deb-debian-13:
-	@.ci/debian-13 .cache/debian-13/root build-essential debhelper pandoc
+	@.ci/debian-13 .cache/debian-13/root build-essential debhelper pandoc python3
 	@SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) packaging/deb .cache/debian-13/root
 
 archives: $(VENV)/.installed
