@@ -4,7 +4,6 @@ import pty
 import re
 import stat
 import subprocess
-import sys
 import termios
 from contextlib import suppress
 from dataclasses import replace
@@ -17,9 +16,11 @@ from ganeti_htools.backends import text
 from ganeti_htools.cli import hbal
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.types import DiskTemplate
-from tests.support import by_hand
+from tests.support import by_hand, preloaded
 from tests.support.by_hand import instance
 from tests.support.clusters import Shape, cluster
+from tests.support.programs import PROGRAMS
+from tests.support.programs import run as run_program
 from tests.support.rows import generated
 from tests.support.text_format import text as text_of
 
@@ -107,18 +108,11 @@ def piped_and_shown(tmp_path: Path, columns: int, *options: str) -> tuple[str, s
     """The output of hbal in a pipe, and on a terminal of so many columns."""
     path = tmp_path / "cluster.data"
     path.write_text(text_of(cluster(2, Shape(nodes=5, instances=20, templates={"drbd": 1}))))
-    command = [
-        sys.executable,
-        "-c",
-        "from ganeti_htools.cli.htools import hbal; hbal()",
-        "-t",
-        str(path),
-        *options,
-    ]
-    piped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    arguments = "-t", path, *options
+    piped = run_program(PROGRAMS / "hbal", *arguments).stdout
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, columns))
-    subprocess.run(command, stdout=theirs, check=True)
+    assert preloaded.start(str(PROGRAMS / "hbal"), arguments, output=theirs).wait() == 0
     os.close(theirs)
     shown = b""
     with suppress(OSError):  # nobody is at the other end any more
