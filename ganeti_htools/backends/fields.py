@@ -68,7 +68,6 @@ class Fields:
         return DataError(f"{self.owner}: key '{key}': Unable to read {kind}, expected {expected}, got {got}")
 
     def value(self, key: str) -> Any:
-        """Return the value of a required key."""
         try:
             return self.values[key]
         except KeyError:
@@ -100,28 +99,24 @@ class Fields:
         raise self.wrong(key, "Double", f"a number from 0 to {MAX_MIB}")
 
     def text(self, key: str) -> str:
-        """A string."""
         value = self.value(key)
         if not isinstance(value, str):
             raise self.wrong(key, "String", "a string")
         return value
 
     def boolean(self, key: str) -> bool:
-        """True or false."""
         value = self.value(key)
         if not isinstance(value, bool):
             raise self.wrong(key, "Bool", "true or false")
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of strings."""
         value = self.value(key)
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self.wrong(key, "[String]", "a list of strings")
         return tuple(value)
 
     def choice(self, key: str, kind: type[Kind]) -> Kind:
-        """One of the values of an enumeration."""
         try:
             return kind(self.value(key))
         except ValueError:
@@ -129,7 +124,6 @@ class Fields:
             raise self.wrong(key, kind.__name__, f"one of {values}") from None
 
     def choices(self, key: str, kind: type[Kind]) -> tuple[Kind, ...]:
-        """A list of values of an enumeration."""
         try:
             return tuple(kind(value) for value in self.texts(key))
         except ValueError:
@@ -137,14 +131,12 @@ class Fields:
             raise self.wrong(key, f"[{kind.__name__}]", f"a list of {values}") from None
 
     def object(self, key: str) -> "Fields":
-        """Return an object."""
         value = self.value(key)
         if not isinstance(value, dict):
             raise self.wrong(key, "JSObject", "an object")
         return Fields(self.owner, value)
 
     def objects(self, key: str) -> "list[Fields]":
-        """A list of objects."""
         value = self.value(key)
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise self.wrong(key, "[JSObject]", "a list of objects")

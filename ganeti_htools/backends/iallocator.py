@@ -103,7 +103,6 @@ def groups(values: Mapping[str, Any]) -> list[Group]:
 
 
 def group(uuid: str, values: Any) -> Group:
-    """A node group."""
     fields = Fields(f"invalid data for group '{uuid}'", values)
     return Group(
         fields.text("name"),
@@ -116,7 +115,6 @@ def group(uuid: str, values: Any) -> Group:
 
 
 def ipolicy(fields: Fields) -> IPolicy:
-    """An instance policy."""
     return IPolicy(
         tuple(
             MinMax(_ispec(pair.object("min")), _ispec(pair.object("max")))
@@ -188,7 +186,6 @@ def _inventories(fields: Fields) -> Inventories:
 
 
 def instance(name: str, values: Any) -> Instance:
-    """An instance of the cluster."""
     fields = Fields(f"invalid data for instance '{name}'", values)
     nodes = fields.texts("nodes")
     if not nodes:

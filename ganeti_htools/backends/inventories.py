@@ -90,12 +90,10 @@ def _each_once(inventories: Iterable[tuple[str, Inventory]]) -> Inventories:
 
 
 def write_inventories(inventories: Inventories) -> str:
-    """The text of a node's inventories."""
     return ";".join(write_inventory(name, each) for name, each in inventories)
 
 
 def write_inventory(name: str, each: Inventory) -> str:
-    """The text of an inventory."""
     from ganeti_htools.backends import haskell  # loads decimal fractions, which hail does not need
 
     most = UNSET if each.max_unit is None else str(each.max_unit)

@@ -145,7 +145,6 @@ def _with_tagged(node: Node, tagged: Inventories) -> Node:
 
 
 def _tagged(node: Node, policy: IPolicy) -> Inventories:
-    """Return the inventories in a node's tags, as :attr:`.Node.inventories` has them."""
     found = []
     for name, each in inventories_in_tags(node.tags).items():
         if is_own(name):

@@ -94,7 +94,6 @@ class _Fields(Fields):
         self.owner = f"{kind} '{self.text('name')}', error while reading data"
 
     def value(self, key: str) -> Any:
-        """The value of a key that must be there."""
         try:
             return self.values[key]
         except KeyError:

@@ -150,7 +150,6 @@ def _with_live(node: Node, fields: Fields) -> Node:
 
 
 def disks(fields: Fields) -> tuple[Disk, ...]:
-    """The disks of an instance."""
     sizes, spindles = fields.value("disk.sizes"), fields.value("disk.spindles")
     for key, values in (("disk.sizes", sizes), ("disk.spindles", spindles)):
         if not isinstance(values, list):

@@ -32,13 +32,11 @@ class SectionLine:
     fields: dict[str, str]
 
     def error(self, column: str, problem: object) -> DataError:
-        """Return the error for a column."""
         return DataError(
             f"{self.place}: {self.kind} {values.quote(self.fields['name'])}: {column}: {problem}"
         )
 
     def read(self, column: str, reader: Callable[[str], T]) -> T:
-        """Return a column as converted by ``reader``."""
         try:
             return reader(self.fields[column])
         except DataError as error:
@@ -70,15 +68,12 @@ class SectionLine:
         return name
 
     def names(self, column: str) -> tuple[str, ...]:
-        """Return comma-separated names."""
         return values.several(self.fields[column], ",")
 
     def member(self, column: str, kind: type[Kind]) -> Kind:
-        """Return the member of an enumeration named in a column."""
         return self.read(column, lambda text: values.member(text, kind))
 
     def choice(self, column: str, choices: Mapping[str, T]) -> T:
-        """Return the value in ``choices`` for a column."""
         return self.read(column, lambda text: values.choice(text, choices))
 
 

@@ -13,7 +13,6 @@ from ganeti_htools.model.errors import DataError
 
 
 def dump(cluster: Cluster, nodes: Iterable[Node]) -> str:
-    """The text for nodes of a cluster."""
     rows = tuple(replace(node, master=False) for node in nodes)
     return text.dump(Cluster(cluster.groups, rows, ipolicy=cluster.ipolicy))
 

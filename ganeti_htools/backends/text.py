@@ -121,7 +121,6 @@ def _node(row: SectionLine, groups: Container[str]) -> Node:
 
 
 def _storage(row: SectionLine) -> tuple[Unit, ...] | None:
-    """Return the storage units of a node, None if unknown."""
     if row.fields["storage"] in (_ABSENT, units.UNKNOWN):
         return None
     return row.read("storage", units.read_units)
@@ -183,7 +182,6 @@ def _with_policies(cluster: Cluster, parse_lines: Iterable[SectionLine]) -> Clus
 
 
 def digest(cluster: Cluster) -> str:
-    """Return a digest of the text of a cluster."""
     from hashlib import sha256  # seldom needed
 
     return sha256(dump(cluster).encode()).hexdigest()[:16]

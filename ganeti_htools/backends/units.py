@@ -102,12 +102,10 @@ def _desired_text(unit: DesiredUnit | None) -> tuple[str, str]:
 
 
 def encode_key(text: str) -> str:
-    """Percent-encode the characters of a key that have a meaning in the format."""
     return _ENCODED.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
 def decode_key(text: str) -> str:
-    """Decode a percent-encoded key."""
     return _DECODED.sub(lambda found: chr(int(found[1], 16)), text)
 
 
@@ -201,7 +199,6 @@ def needs_disk_column(cluster: Cluster) -> bool:
 
 
 def write_disks(disks: Iterable[Disk]) -> str:
-    """The text of an instance's disks."""
     return ";".join(_disk_text(disk) for disk in disks)
 
 

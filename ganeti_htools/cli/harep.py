@@ -53,7 +53,6 @@ class _Step(NamedTuple):
     reason: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the step as JSON."""
         repair, damage = self.state.repair, self.need.damage
         return {
             "name": self.need.name,
@@ -66,7 +65,6 @@ class _Step(NamedTuple):
 
 
 async def _run(line: CommandLine) -> list[_Step]:
-    """Make the next step of each instance."""
     say = printer(line)
     async with LuxiClient(line.luxi or queries.default_socket()) as ganeti:
         with during("failed to load data, aborting"):
@@ -113,7 +111,6 @@ async def _begin(
 
 
 def _title(kind: RepairType) -> str:
-    """Return the name of a repair in Ganeti's messages."""
     return "Ar" + kind.value.title().replace("-", "")
 
 

@@ -27,7 +27,6 @@ def main() -> int:
 
 
 def _start(program: Program) -> NoReturn:
-    """Run a tool and end the process."""
     gc.disable()  # start-up creates no garbage
 
     def run(line: CommandLine) -> int | None:

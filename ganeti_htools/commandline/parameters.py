@@ -13,7 +13,6 @@ OUTPUT = ("explain", "json", "make_room", "max_copy", "max_moves", "print_nodes"
 
 
 def placement_options(line: CommandLine) -> PlacementOptions:
-    """Take the options of a decision from a command line."""
     return PlacementOptions(
         capacity=not line.no_capacity_checks,
         accept_existing=line.accept_existing_errors,

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 
 def view_of(line: CommandLine) -> View:
-    """Take the options that change how the cluster is seen."""
     return View(
         offline=line.offline,
         exclusion_tags=line.exclusion_tags,
@@ -45,7 +44,6 @@ def balancing_of(line: CommandLine) -> BalancingOptions:
 
 
 def copying_of(line: CommandLine) -> CopyingOptions:
-    """Take the options about what a plan copies."""
     disks, memory, failover = (*line.price, *[None] * 3)[:3]
     return CopyingOptions(
         price=disks or 0.0,
@@ -62,7 +60,6 @@ def copying_of(line: CommandLine) -> CopyingOptions:
 
 
 def execution_of(line: CommandLine) -> "Execution":
-    """Take the options with which a plan is carried out."""
     from ganeti_htools.planning.plan import Execution  # many tools need no plan
 
     return Execution(line.on_change, line.wait_for_nodes, line.reason, line.priority, line.parallel)

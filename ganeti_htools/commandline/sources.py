@@ -29,7 +29,6 @@ def source_of(line: CommandLine) -> Source:
 
 
 def dynamic_load_of(line: CommandLine) -> DynamicLoad:
-    """Take the source of the instances' dynamic load."""
     return DynamicLoad(
         utilisation=line.dynu_file,
         ignore=line.ignore_dynu,

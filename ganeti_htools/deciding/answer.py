@@ -32,7 +32,6 @@ def failure(reason: str, note: str = "", **more: Any) -> str:
 
 
 def with_note(answer: str, note: str) -> str:
-    """Append a note to the text of an answer."""
     document = orjson.loads(answer)
     return orjson.dumps(document | {"info": document["info"] + note}).decode()
 
@@ -108,6 +107,5 @@ def _evacuated(request: Request, decision: Decision) -> tuple[str, Any]:
 
 
 def _job(state: State, row: Instance, parts: Sequence[MovePart]) -> list[Opcode]:
-    """Return the opcodes that move an instance."""
     names = [node.name for node in state.cluster.nodes]
     return [opcode_of(part.operation, row.name, names[part.node], row.forthcoming) for part in parts]

@@ -246,7 +246,6 @@ def with_note(response: Response, note: str) -> Response:
 
 
 def _among(rows: Sequence[Instance], promises: Collection[Promise]) -> dict[str, Instance]:
-    """Return the instances with promises, by name."""
     names = {promise.name for promise in promises}
     return {row.name: row for row in rows if row.name in names} if names else {}
 
@@ -261,7 +260,6 @@ def _places(outcome: Decision | RequestFailed) -> Places:
 
 
 def _placed_count(places: Places) -> int:
-    """Count the instances with a place."""
     return sum(map(bool, places))
 
 

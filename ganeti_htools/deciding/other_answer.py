@@ -116,7 +116,6 @@ def response(message: Message, ours: Response, answer: bytes) -> Response:
 
 
 def promises(message: Message, found: Places) -> tuple[Promise, ...]:
-    """Return the promises that places make."""
     rows = {row.name: row for row in message.cluster.instances}
     new = {row.name: row for row in new_instances(message.request)}
     groups = {group.uuid: group for group in message.cluster.groups}

@@ -38,7 +38,6 @@ class Promise:
 
     @property
     def name(self) -> str:
-        """Name of the instance."""
         return self.row.name
 
     def fulfilled(self, row: Instance) -> Instance:
@@ -67,7 +66,6 @@ def promised(request: Request, decision: Decision) -> tuple[Promise, ...]:
 
 
 def _placed(state: State, index: int) -> Instance:
-    """Return the row of an instance with its nodes in a state."""
     nodes, snode = state.cluster.nodes, int(state.snode[index])
     return replace(
         state.cluster.instances[index],

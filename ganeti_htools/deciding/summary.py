@@ -54,7 +54,6 @@ def request_type(request: wanted.Request) -> str:
 
 
 def summarize(request: wanted.Request, outcome: Decision | RequestFailed) -> DecisionSummary:
-    """Summarize a request and its decision."""
     kind, names = request_type(request), list(wanted.instances_of(request))
     if isinstance(outcome, RequestFailed):
         return DecisionSummary(kind, names, refusal=str(outcome))

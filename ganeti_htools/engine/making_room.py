@@ -51,7 +51,6 @@ class RoomLimits:
 
     @property
     def most_moves(self) -> int:
-        """The most moves of a plan."""
         return LONGEST if self.moves < 0 else self.moves
 
 
@@ -186,7 +185,6 @@ class _Newcomer:
 
     @property
     def mirrored(self) -> bool:
-        """Whether it needs a secondary."""
         return self.request.placement.count == 2
 
     @property
@@ -254,7 +252,6 @@ class _Search:
 
     @property
     def ended(self) -> bool:
-        """Whether enough was tried."""
         return self.tries >= self.most_tries
 
     def extend(self, way: _Way, left: int) -> None:

@@ -120,7 +120,6 @@ class RunRecord(TypedDict):
 
 
 def job_to_json(job: Job) -> dict[str, Any]:
-    """Describe a job as JSON."""
     step = job.step
     return {
         "title": job.title,

@@ -46,7 +46,6 @@ class Task:
 
     @property
     def done(self) -> bool:
-        """Whether the job has succeeded."""
         return self.status is JobStatus.SUCCESS and self.error is None
 
     @property
@@ -98,7 +97,6 @@ class Run:
 
     @property
     def failed(self) -> list[Task]:
-        """Tasks that have failed."""
         return [task for task in self.tasks if task.failed]
 
     @property

@@ -47,7 +47,6 @@ def event_reporter(run: Run, say: Say, warn: Say, live: Say) -> OnEvent:
 
 
 def describe_end(task: Task) -> str:
-    """Describe a job that has ended."""
     status = task.status.value if task.status else "lost"
     if task.error and task.status is JobStatus.SUCCESS:
         status = "failed"

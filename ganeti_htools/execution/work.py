@@ -59,20 +59,16 @@ def role(node: str, role: str, holds: bool, promote: bool = False) -> OpcodeAndC
 
 
 def tag_work(node: str, *tags: str) -> OpcodeAndCommand:
-    """Add tags to a node."""
     return opcodes.tag_node(node, tags), f"gnt-node add-tags {quote(node)} {join(tags)}"
 
 
 def untag_work(node: str, tags: Sequence[str]) -> OpcodeAndCommand:
-    """Remove tags from a node."""
     return opcodes.untag_node(node, tags), f"gnt-node remove-tags {quote(node)} {join(tags)}"
 
 
 def tag_instance(instance: str, *tags: str) -> OpcodeAndCommand:
-    """Add tags to an instance."""
     return opcodes.tag_instance(instance, tags), f"gnt-instance add-tags {quote(instance)} {join(tags)}"
 
 
 def untag_instance(instance: str, *tags: str) -> OpcodeAndCommand:
-    """Remove tags from an instance."""
     return opcodes.untag_instance(instance, tags), f"gnt-instance remove-tags {quote(instance)} {join(tags)}"

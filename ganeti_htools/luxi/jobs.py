@@ -60,7 +60,6 @@ class _Absence:
             raise GivenUpError(f"{error}; given up after {self._patience.away:g} s") from error
 
     async def end(self) -> None:
-        """End the period after an answer."""
         if self._since is not None:
             self._since = None
             await self._away(None)

@@ -130,22 +130,18 @@ def opcode_of(operation: Operation, instance: str, node: str, forthcoming: bool)
 
 
 def tag_node(node: str, tags: Sequence[str]) -> Opcode:
-    """Add tags to a node."""
     return {"OP_ID": "OP_TAGS_SET", "kind": "node", "tags": list(tags), "name": node}
 
 
 def untag_node(node: str, tags: Sequence[str]) -> Opcode:
-    """Remove tags from a node."""
     return {"OP_ID": "OP_TAGS_DEL", "kind": "node", "tags": list(tags), "name": node}
 
 
 def tag_instance(instance: str, tags: Sequence[str]) -> Opcode:
-    """Add tags to an instance."""
     return {"OP_ID": "OP_TAGS_SET", "kind": "instance", "tags": list(tags), "name": instance}
 
 
 def untag_instance(instance: str, tags: Sequence[str]) -> Opcode:
-    """Remove tags from an instance."""
     return {"OP_ID": "OP_TAGS_DEL", "kind": "instance", "tags": list(tags), "name": instance}
 
 
@@ -174,12 +170,10 @@ def set_node(node: str, role: str, holds: bool, auto_promote: bool = False) -> O
 
 
 def tag_cluster(tags: Sequence[str]) -> Opcode:
-    """Add tags to the cluster."""
     return {"OP_ID": "OP_TAGS_SET", "kind": "cluster", "tags": list(tags), "name": None}
 
 
 def untag_cluster(tags: Sequence[str]) -> Opcode:
-    """Remove tags from the cluster."""
     return {"OP_ID": "OP_TAGS_DEL", "kind": "cluster", "tags": list(tags), "name": None}
 
 

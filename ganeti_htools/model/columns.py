@@ -131,7 +131,6 @@ class Columns(NamedTuple):
         return kind._make(columns)
 
     def take(self, rows: Ints | slice | list[int]) -> "Columns":
-        """The figures of some nodes."""
         return self.map(lambda column: column[rows])
 
     def copy(self) -> "Columns":
@@ -164,7 +163,6 @@ class Columns(NamedTuple):
 
     @classmethod
     def changing(cls) -> tuple[str, ...]:
-        """The names of the columns that placements change."""
         return cls._fields[cls._fields.index("i_mem") :]
 
     def put(self, rows: Any, new: "Columns", at: Any = 0) -> None:

@@ -150,7 +150,6 @@ def derive(
 
 
 def _measured(cluster: Cluster) -> MeasuredLoads | None:
-    """Compute the measured loads of instances that run."""
     rows = cluster.instances
     active = [row.uses_memory for row in rows]
     return measured_loads(

@@ -73,11 +73,9 @@ class InstanceKind:
 
     @property
     def mirrored(self) -> bool:
-        """Whether they have a secondary."""
         return self.template is DiskTemplate.DRBD
 
     def instance(self, size: InstanceSize) -> Instance:
-        """An instance of a size."""
         disks = self.disks or (Disk(size.dsk, size.spindles, self.unit),)
         # As Ganeti's htools do, the metadata of the one disk of a size is not counted.
         meta = DRBD_META * len(self.disks) if self.mirrored else 0

@@ -96,7 +96,6 @@ def identity(node: Node) -> str:
 
 
 def home_tag(home: Home) -> str:
-    """Return the tag of an instance with this home."""
     return f"{HOME}{home.primary}{f':{home.secondary}' if home.secondary else ''}"
 
 

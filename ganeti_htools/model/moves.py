@@ -35,7 +35,6 @@ class Operation(Enum):
         return self in (Operation.REPLACE_SECONDARY, Operation.MOVE)
 
     def nodes(self, primary: Node, secondary: Node, new: Node) -> tuple[Node, Node]:
-        """Primary and secondary afterwards."""
         match self:
             case Operation.FAILOVER:
                 return secondary, primary
@@ -106,7 +105,6 @@ class MoveKind(Enum):
         return self.mirror is MirrorType.INTERNAL
 
     def nodes(self, primary: Node, secondary: Node, new: Node) -> tuple[Node, Node]:
-        """Primary and secondary afterwards."""
         for operation in self.operations:
             primary, secondary = operation.nodes(primary, secondary, new)
         return primary, secondary

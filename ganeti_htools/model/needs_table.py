@@ -26,7 +26,6 @@ class NeedsTable(NamedTuple):
 
 
 def tabulate_needs(rows: Sequence[Instance], units: Units) -> NeedsTable:
-    """Compute the needs of instances."""
     local, disks = len(units.local), [disk for row in rows for disk in row.disks]
     owner = np.repeat(np.arange(len(rows)), [len(row.disks) for row in rows])
     space, wants, default = _space(rows, owner, np.array([disk.size for disk in disks], np.int64), units)

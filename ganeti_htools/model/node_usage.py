@@ -36,12 +36,10 @@ class HostedInstances:
 
     @property
     def all_instances(self) -> Bools:
-        """Mask of all instances."""
         return np.ones_like(self.forthcoming)
 
     @property
     def with_secondary(self) -> Bools:
-        """Mask of the instances with a secondary."""
         doubled: Bools = self.snode != NOWHERE
         return doubled
 

@@ -37,13 +37,11 @@ class InstanceRules:
 
     @property
     def any(self) -> Bools:
-        """The instances with rules."""
         numbered = ((of != NOWHERE).any(axis=-1) for of in (self.distances, self.sets))
         found: Bools = np.logical_or.reduce([self.choice > 0, *numbered])
         return found
 
     def take(self, rows: Ints) -> "InstanceRules":
-        """Select some instances."""
         return InstanceRules(self.choice[rows], self.distances[rows], self.sets[rows])
 
     def without(self, rows: Sequence[int]) -> "InstanceRules":

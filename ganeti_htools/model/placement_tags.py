@@ -55,7 +55,6 @@ class PlacementTags(NamedTuple):
 
 
 def has_rules(tags: Iterable[str]) -> bool:
-    """Whether an instance has such a tag."""
     return any(tag.startswith(PREFIXES) for tag in tags)
 
 

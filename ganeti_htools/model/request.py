@@ -67,7 +67,6 @@ Request = Allocate | MultiAllocate | AllocateSecondary | Relocate | NodeEvacuate
 
 
 def instances_of(request: Request) -> tuple[str, ...]:
-    """Return the names of a request's instances."""
     match request:
         case Allocate(placement, _):
             return (placement.instance.name,)
@@ -104,7 +103,6 @@ def with_new_instances(request: Request, change: Callable[[Instance], Instance])
 
 
 def new_instances(request: Request) -> tuple[Instance, ...]:
-    """Return the new instances of a request."""
     match request:
         case Allocate(placement, _):
             return (placement.instance,)

@@ -227,7 +227,6 @@ class State:
         return replace(self, columns=self.columns.without_load(), load=None)
 
     def instance(self, index: int) -> RequestedInstance:
-        """Return the figures of the instance of a row."""
         return self.requested_instance(self.cluster.instances[index], index)
 
     def requested_instance(self, row: Instance, index: int = NOWHERE) -> RequestedInstance:
@@ -297,12 +296,10 @@ class State:
         return existing(self.pnode[index], self.snode[index])
 
     def group_name(self, node: int) -> str:
-        """Return the name of the group of a node (row)."""
         group: str = self.cluster.groups[self.group[node]].name
         return group
 
     def names(self, rows: Iterable[int]) -> list[str]:
-        """Return the names of node rows."""
         return [self.cluster.nodes[row].name for row in rows]
 
     def to_cluster(self) -> Cluster:

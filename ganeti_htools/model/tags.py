@@ -151,7 +151,6 @@ def demands(instance_tags: Iterable[str]) -> dict[str, int]:
 
 
 def malformed_demands(instance_tags: Iterable[str]) -> list[str]:
-    """Return the resource tags that cannot be parsed."""
     return [tag for tag in instance_tags if tag.startswith(RESOURCE) and not _demand(tag[len(RESOURCE) :])]
 
 
@@ -161,7 +160,6 @@ def price_factor(instance_tags: Iterable[str]) -> float:
 
 
 def malformed_prices(instance_tags: Iterable[str]) -> list[str]:
-    """Return the price tags that cannot be parsed."""
     return [tag for tag in instance_tags if tag.startswith(PRICE) and not _factor(tag[len(PRICE) :])]
 
 

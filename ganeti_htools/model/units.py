@@ -50,7 +50,6 @@ class Units(NamedTuple):
         return (0, *(at for at, unit in enumerate(self.local) if unit == mirrored))
 
     def unit_of(self, disk: Disk, template: DiskTemplate) -> DesiredUnit:
-        """Return the unit of a disk of an instance with that template."""
         unit = disk.unit or self.default(TYPE_OF[template])
         if template is DiskTemplate.DRBD and unit.type is StorageType.LVM_VG and unit.key in self.mirrored:
             return DesiredUnit(StorageType.DRBD, unit.key)

@@ -99,7 +99,6 @@ def state_step(side: Side, tools: Mapping[str, str]) -> Step:
 
 
 def state_figures(side: Side) -> dict[str, str]:
-    """Return the figures of a cluster as it is."""
     state, good = side.state, sum(group["health"] == "healthy" for group in side.health)
     closed = sum(state.node_state(row) is not NodeState.IN_USE for row in range(len(state.group)))
     return {
@@ -111,7 +110,6 @@ def state_figures(side: Side) -> dict[str, str]:
 
 
 def plan_figures(before: Side, after: Side, jobsets: Jobsets, time: str) -> dict[str, str]:
-    """Return the figures of a plan."""
     made = [move for jobs in jobsets for move in jobs]
     healthy = [sum(group["health"] == "healthy" for group in side.health) for side in (before, after)]
     ends = before, after

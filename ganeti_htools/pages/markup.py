@@ -21,7 +21,6 @@ def escaped(text: str) -> Markup:
 
 
 def join(parts: Iterable[str]) -> Markup:
-    """Join texts and elements."""
     return Markup("".join(map(escaped, parts)))
 
 
@@ -38,7 +37,6 @@ def element(name: str, /, *content: str, **attributes: str | None) -> Markup:
 
 
 def section(title: str, *content: str) -> Markup:
-    """Return a section with its title."""
     return element("section", element("h2", title), *content)
 
 

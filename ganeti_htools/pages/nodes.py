@@ -32,7 +32,6 @@ class NodeUsage(NamedTuple):
         return shares
 
     def amounts(self, node: int) -> tuple[str, str]:
-        """Describe the used amount of a node and its total."""
         used, total = float(self.used[node]), float(self.total[node])
         return (size(used), size(total)) if self.in_mib else (f"{used:.0f}", f"{total:.0f}")
 
@@ -117,7 +116,6 @@ class _Nodes:
         return change([states[row].word or states[row].phrase for states in self.states])
 
     def cells(self, row: int) -> tuple[str, ...]:
-        """Return the row of a node in a table."""
         amounts = zip(*self.usage, strict=True)
         return (
             self.ends[0].cluster.nodes[row].name,

@@ -104,7 +104,6 @@ def _state(side: Side) -> Iterator[Markup]:
 
 
 def page(title: str, made: str, content: Iterable[Markup]) -> str:
-    """Return a page with these sections."""
     head = element(
         "head",
         element("meta", charset="utf-8"),

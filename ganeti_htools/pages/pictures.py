@@ -42,7 +42,6 @@ def _percent(share: float) -> str:
 
 
 def row(label: str, picture: Markup, figures: str) -> Markup:
-    """Return a labelled bar with its figures."""
     return element("div", element("span", label), picture, element("span", figures), class_="row")
 
 

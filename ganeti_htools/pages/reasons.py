@@ -15,7 +15,6 @@ from ganeti_htools.planning.groups.health import weighted_score
 
 
 def reasons(before: Side, after: Side, moves: Iterable[Move]) -> Iterator[str]:
-    """Yield the reason for each move of a plan."""
     state = before.state.copy()
     for move in moves:
         last, asked = state.copy(), state.instance(move.instance)

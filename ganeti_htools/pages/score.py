@@ -33,7 +33,6 @@ WORDS = {
 
 
 def words(component: str) -> str:
-    """Return the words for a component of the score."""
     name, _, unit = component.partition(":")
     base = name.removesuffix("_forth")
     more = ", with forthcoming instances" * (base != name)

@@ -24,14 +24,12 @@ class Side(NamedTuple):
 
     @classmethod
     def of(cls, state: State) -> "Side":
-        """Assess a state."""
         suffix = common_suffix(state.cluster)
         names = [short_name(node.name.removesuffix(suffix)) for node in state.cluster.nodes]
         return cls(state, health_of(state), names)
 
     @property
     def scores(self) -> dict[str, float | None]:
-        """The score of each group by name."""
         return {group["name"]: group["score"] for group in self.health}
 
     @property
@@ -46,7 +44,6 @@ def change(ends: Sequence[str]) -> str:
 
 
 def figure(value: float | None) -> str:
-    """Format a figure of the score."""
     return "unknown" if value is None else f"{value:.2f}"
 
 

@@ -44,7 +44,6 @@ class PlannedMove:
 
     @property
     def nodes(self) -> set[str]:
-        """All nodes of the move."""
         return {*self.was, *self.now}
 
 
@@ -166,8 +165,6 @@ def copying_seconds(
 
 
 def jobs_of(sets: Sequence[Sequence[PlannedMove]]) -> list[list[Job]]:
-    """Make the jobs of moves, in the same sets."""
-
     def job(move: PlannedMove) -> Job:
         title = f"{move.instance}: {':'.join(move.was)} => {':'.join(move.now)}"
         return Job(title, move.opcodes, move.commands, move.step)

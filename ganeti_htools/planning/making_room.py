@@ -65,7 +65,6 @@ class RoomPlan(ToolPlan[MakeRoomOptions]):
 
     @property
     def instance(self) -> str:
-        """Name of the new instance."""
         return self.request.placement.instance.name
 
     @property
@@ -75,12 +74,10 @@ class RoomPlan(ToolPlan[MakeRoomOptions]):
 
     @cached_property
     def moves(self) -> Sequence[PlannedMove]:
-        """The moves by name."""
         return list(map(Names(self.state).move, self.room.steps))
 
     @property
     def purpose(self) -> str:
-        """Purpose of the jobs."""
         return f"making room for {self.instance}"
 
     @property
@@ -97,11 +94,9 @@ class RoomPlan(ToolPlan[MakeRoomOptions]):
         return {"before": score_of(self.state, everywhere), "after": score_of(self.room.after, everywhere)}
 
     def cost(self) -> dict[str, Any]:
-        """Add up what the moves cost."""
         return cost_of(jobsets(self.moves))
 
     def describe(self) -> dict[str, Any]:
-        """Describe the moves and the place."""
         return {
             "instance": self.instance,
             "refusal": self.room.refusal or None,
@@ -169,7 +164,6 @@ class RoomPlan(ToolPlan[MakeRoomOptions]):
         return None
 
     def replan(self, state: State, _rest: Jobsets, made: int, progress: Progress) -> "RoomPlan":
-        """Plan for the rest of the moves."""
         left = max(0, limits_of(self.options).most_moves - made)
         return plan(state, replace(self.options, max_moves=left), progress)
 
@@ -191,7 +185,6 @@ def options_of(
 
 
 def limits_of(options: MakeRoomOptions) -> RoomLimits:
-    """Return the limits of the moves."""
     return RoomLimits(options.max_moves, options.max_copy)
 
 

@@ -83,7 +83,6 @@ def read(source: Source, warn: Warn, verbose: bool = False) -> Reading:
 
 
 def _read(source: Source, warn: Warn, verbose: bool) -> Reading:
-    """Read a cluster as its source has it."""
     if source.ask_storage and (source.luxi is None or source.daemon is not None):
         raise HtoolsError("--ask-storage: only Ganeti itself (-L) can be asked for storage units")
     if source.load and source.daemon is None:
@@ -166,7 +165,6 @@ def _from_luxi(path: str, warn: Warn, ask_storage: bool) -> Cluster:
 
 
 def _from_daemon(source: Source, warn: Warn, verbose: bool) -> Reading:
-    """Read htoolsd's cluster."""
     from ganeti_htools.backends import luxi
     from ganeti_htools.client import calls
     from ganeti_htools.luxi import relayed

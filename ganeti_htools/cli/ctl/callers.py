@@ -7,7 +7,6 @@ from typing import Any
 
 
 def caller(by: Mapping[str, int]) -> str:
-    """Name the user of a call."""
     return _user(by["uid"])
 
 
@@ -20,7 +19,6 @@ def _user(uid: int) -> str:
 
 
 def author(plan: Mapping[str, Any]) -> str:
-    """Name the policy or user that made a plan."""
     return f"policy {plan['policy']}" if plan.get("policy") is not None else caller(plan["by"])
 
 

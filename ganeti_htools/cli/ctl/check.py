@@ -37,7 +37,6 @@ class Range(NamedTuple):
     inside: bool
 
     def alarms(self, value: float) -> bool:
-        """Whether a value is worth an alarm."""
         return (self.low <= value <= self.high) is self.inside
 
 
@@ -106,7 +105,6 @@ METRICS: Mapping[str, Measure] = {
 
 
 def declare(add: Add) -> None:
-    """Add the command."""
     check = add("check", _check, "Check the daemon and the cluster for a monitoring system.")
     check.usage_status = CheckState.UNKNOWN  # 2 would be CRITICAL
     given: dict[str, Any] = {

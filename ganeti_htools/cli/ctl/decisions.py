@@ -23,7 +23,6 @@ _DAY = 86400.0  # seconds
 
 
 def declare(add: Add) -> None:
-    """Add the commands."""
     decide = add("decide", _decide, "Decide an iallocator request.")
     decide.usage = "htoolsctl decide FILE [--alternates=N] [--claim] [--make-room]"
     decide.usage += " [--max-moves=N] [--max-copy=SIZE] [--json] [--wide] [--KEY=VALUE ...]"
@@ -114,7 +113,6 @@ def _last_refusal(options: Namespace) -> str:
 
 
 def _described(options: Namespace) -> dict[str, object]:
-    """Return the request for an instance that options describe."""
     template = DiskTemplate(options.disk_template)
     more = DRBD_META if template is DiskTemplate.DRBD else 0
     return {

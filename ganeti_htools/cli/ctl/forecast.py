@@ -12,7 +12,6 @@ _COUNTED = ("cpus", "real-cpus", "instances")  # resources that are no sizes
 
 
 def declare(add: Add) -> None:
-    """Add the command."""
     add("forecast", _forecast, "Show when the resources of the node groups will be full.")
 
 
@@ -21,7 +20,6 @@ def _forecast(options: Namespace) -> int:
 
 
 def forecasts(found: Any) -> str:
-    """Format the forecasts of a status."""
     rows = [(each["group"], each["resource"], _free(each), describe_forecast(each)) for each in found]
     if not rows:
         return "no samples yet; the master's daemon takes the first a minute after its start"

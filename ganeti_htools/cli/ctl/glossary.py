@@ -33,7 +33,6 @@ class GlossaryEntry:
 
 
 def declare(add: Add) -> None:
-    """Add the command."""
     terms = add("glossary", _glossary, "Explain the terms of the output; needs no daemon.")
     terms.add_argument("term", metavar="TERM", nargs="?", help="the term; all terms without it")
 
@@ -61,7 +60,6 @@ def load_entries() -> list[GlossaryEntry]:
 
 
 def parse(document: str) -> Iterator[GlossaryEntry]:
-    """Yield the entries of a document in Markdown."""
     subject = ""
     for block in re.split(r"\n(?=\* |#)|\n\n", document):
         if block.startswith("#"):
@@ -89,7 +87,6 @@ def _key(name: str) -> str:
 
 
 def to_json(entry: GlossaryEntry) -> dict[str, Any]:
-    """Return an entry as JSON."""
     return {"term": entry.names[0], "names": [*entry.names], "subject": entry.subject, "text": entry.text}
 
 
@@ -100,7 +97,6 @@ def entries(found: Sequence[GlossaryEntry]) -> str:
 
 
 def entry(found: GlossaryEntry) -> str:
-    """Return one entry."""
     return _wrapped(found, min(shutil.get_terminal_size().columns, 100), "")
 
 

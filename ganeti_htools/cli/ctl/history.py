@@ -22,7 +22,6 @@ _UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 
 
 def declare(add: Add) -> None:
-    """Add the commands."""
     listed = asking("history", lines, "instance", "node", "since", "most", "id")
     past = add("history", listed, "List decisions of the daemon and its policies, and plans.")
     past.add_argument("--instance", metavar="INSTANCE", help="only entries about this instance")

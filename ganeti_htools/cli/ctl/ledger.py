@@ -32,7 +32,6 @@ _FIGURES = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocatio
 
 
 def declare(add: Add) -> None:
-    """Add the commands."""
     asking = partial(commands.asking, patience=_PATIENCE)
     add("providers", asking("providers", providers), "List the nodes and pools.")
     inventory = add(

@@ -12,7 +12,6 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def declare(add: Add) -> None:
-    """Add the commands."""
     doc = "Show the measured load of the nodes, or of a node's instances, hottest first."
     load = add("load", asking("load", loads, "name", patience=_PATIENCE), doc)
     load.add_argument("name", metavar="NODE|INSTANCE", nargs="?", help="a node or an instance")
@@ -21,13 +20,11 @@ def declare(add: Add) -> None:
 
 
 def loads(answer: Any) -> str:
-    """Format the answer to ``load``."""
     tables = (_table(kind, answer[key]) for kind, key in (("Node", "nodes"), ("Instance", "instances")))
     return "\n".join([*_state(answer), *filter(None, tables)])
 
 
 def state(load: Any) -> str:
-    """Describe the state of the measured load in a line."""
     if load["age_s"] is None:
         return f"{load['source']}, nothing measured yet"
     known = f"known for {load['coverage']:.0f} % of the instances"

@@ -28,7 +28,6 @@ _ENDED = {"failed": 1, "interrupted": 2}  # exit status by the state that a plan
 
 
 def declare(add: Add) -> None:
-    """Add the commands."""
     listed = add("plans", _plans, "List the daemon's plans and their progress.")
     which = listed.add_mutually_exclusive_group()
     which.add_argument("--waiting", action="store_true", help="only proposals of policies that wait")
@@ -127,12 +126,10 @@ def is_waiting(plan: Mapping[str, Any]) -> bool:
 
 
 def has_failed(plan: Mapping[str, Any]) -> bool:
-    """Whether a plan failed or was interrupted."""
     return plan["state"] in _FAILED
 
 
 def table(plans: Any) -> str:
-    """List plans in a table."""
     whole = [name in _WHOLE for name in _HEADER]
     text = fitting_table(_HEADER, [_row(plan) for plan in plans], whole)
     return "\n".join(line[1:].rstrip() for line in text.splitlines())
@@ -203,7 +200,6 @@ def under_way(plan: Any) -> list[str]:
 
 
 def ending(plan: Any) -> str:
-    """Describe the state of a plan at its end."""
     doing = plan["execution"]["going_on"]
     why = plan["error"] or (f"may go on: {doing}" if doing else "")
     by = plan.get("cancelled_by") if plan["state"] == "stopped" else None

@@ -12,7 +12,6 @@ from ganeti_htools.model.wording import counted, moment, size
 
 
 def declare(add: Add) -> None:
-    """Add the commands."""
     doc = "List the policies: mode, last and next decision, remaining budget."
     explain = "explain what a policy would do now, and why it does not"
     add("policies", _policies, doc).add_argument("--explain", metavar="POLICY", help=explain)
@@ -53,7 +52,6 @@ def considered(name: str, told: Any) -> str:
 
 
 def line(decision: Mapping[str, Any]) -> str:
-    """Format a decision of a policy."""
     where = f" in {decision['group']}" if decision["group"] else ""
     plan = f", plan {decision['plan']}" if decision["plan"] else ""
     before, after = decision["score"]["before"], decision["score"]["after"]
@@ -63,7 +61,6 @@ def line(decision: Mapping[str, Any]) -> str:
 
 
 def _title(told: Mapping[str, Any]) -> str:
-    """Name the policy and its remedy."""
     name, remedy = told["policy"], told["remedy"]
     return name if remedy == name else f"{name} ({remedy})"
 

@@ -32,8 +32,6 @@ class Style(StrEnum):
 
 
 class Line(NamedTuple):
-    """A line of the screen."""
-
     text: str
     style: Style = Style.PLAIN
 

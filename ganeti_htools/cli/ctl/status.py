@@ -28,7 +28,6 @@ _REFRESHING = 400.0  # seconds; Ganeti may wait for a node for minutes
 
 
 def declare(add: Add) -> None:
-    """Add the commands."""
     add("status", asking("status", status), "Show the state of the daemon and what it has done.")
     add("refresh", _refresh, "Let the daemon ask Ganeti and all nodes again.")
     add("storage", asking("storage", _storage_text), "Show the storage units of the nodes, and the pools.")
@@ -89,7 +88,6 @@ def _storage_text(answer: Any) -> str:
 
 
 def status(answer: Any) -> str:
-    """Format the answer to ``status``."""
     return "\n".join(_status(answer))
 
 
@@ -193,7 +191,6 @@ def _groups(groups: Any) -> str:
 
 
 def notifications(notify: Any) -> str:
-    """Describe the state of notifications in a line."""
     if notify["way"] is None:
         return "off: [notify] has neither program nor url"
     facts = [notify["way"]]
@@ -207,7 +204,6 @@ def notifications(notify: Any) -> str:
 
 
 def notification_outcome(answer: Any) -> str:
-    """Describe the outcome of a test of notifications."""
     if answer["error"]:
         return f"not delivered: {answer['error']}"
     kind = "exit" if answer["way"].startswith("/") else "HTTP"

@@ -94,7 +94,6 @@ def cluster_json(state: State, initial: Resources) -> dict[str, Any]:
 
 
 def allocation_json(allocation: Allocation) -> dict[str, Any]:
-    """Describe an allocation as JSON."""
     kind, result, why = allocation.kind, allocation.result, allocation.why
     final = total(result.state)
     return {

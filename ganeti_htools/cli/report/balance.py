@@ -68,7 +68,6 @@ class StepLines:
         self._number = 0
 
     def line(self, move: PlannedMove) -> str:
-        """Describe the next step."""
         self._number += 1
         was, now = (":".join(nodes).ljust(self._nodes) for nodes in (move.was, move.now))
         score = fixed(move.step.score, 8).rjust(12)
@@ -124,7 +123,6 @@ def _quoted(name: str) -> str:
 
 
 def about_score(before: Before, verbose: int) -> Iterator[str]:
-    """Describe the score before balancing."""
     if verbose > 2:
         yield f"Initial coefficients: overall {fixed(before.score, 8)}"
         yield components(before.figures)

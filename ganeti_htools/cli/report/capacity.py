@@ -120,7 +120,6 @@ def _ends(allocation: Allocation) -> str:
 
 
 def _amounts(each: InstanceSize) -> str:
-    """Describe a size for people."""
     return f"{size(each.mem)} of memory, {size(each.dsk)} of disk, {counted(each.vcpus, 'virtual CPU')}"
 
 
@@ -135,7 +134,6 @@ def page_answer(allocations: Sequence[Allocation]) -> tuple[str, dict[str, str]]
 
 
 def page_section(allocations: Sequence[Allocation]) -> "Iterator[Markup]":
-    """Yield the section of a page about the instances that fit."""
     from ganeti_htools.pages.markup import element, section, table  # seldom needed
 
     rows = []

@@ -111,13 +111,11 @@ def _mended(why: str | None) -> str:
 
 
 def tolerated(count: Tolerance) -> str:
-    """Describe how many nodes may be lost."""
     told = f"Node failures survived one after the other, largest node first: {count.intact}"
     return f"{told} ({count.recreating} if data may be lost)" if count.recreating > count.intact else told
 
 
 def broken_rules_text(state: State, broken: Sequence[BrokenRule]) -> str:
-    """Describe the broken rules of tags."""
     lines = [f"Broken rules of instances: {len(broken)}"]
     for each in broken_rules_json(state, broken):
         lines.append(f"    {each['rule']}: {', '.join(each['instances'])} on {', '.join(each['nodes'])}")
@@ -125,7 +123,6 @@ def broken_rules_text(state: State, broken: Sequence[BrokenRule]) -> str:
 
 
 def broken_rules_json(state: State, broken: Sequence[BrokenRule]) -> list[dict[str, Any]]:
-    """Describe the broken rules of tags as JSON."""
     return [
         {
             "rule": each.rule,

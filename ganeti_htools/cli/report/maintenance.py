@@ -19,7 +19,6 @@ _LEFT_OUT = {  # why an action leaves out nodes
 
 
 def about(plan: MaintenancePlan) -> Iterator[str]:
-    """Describe a plan."""
     yield from moves.lines(plan.moves)
     if plan.moves:
         yield moves.total(plan.cost(), len(plan.moves))
@@ -83,7 +82,6 @@ def about_roll(roll: Roll) -> Iterator[str]:
 
 
 def roll_json(roll: Roll) -> dict[str, Any]:
-    """Describe what is left of a roll."""
     return {
         "action": "roll",
         "begun": roll.name,
@@ -94,7 +92,6 @@ def roll_json(roll: Roll) -> dict[str, Any]:
 
 
 def status_text(status: Mapping[str, Any]) -> Iterator[str]:
-    """Describe the nodes in maintenance."""
     for node in status["nodes"]:
         yield f"In maintenance: {maintenance_line(node)}"
         if node["runs"]:

@@ -72,7 +72,6 @@ def total(cost: Mapping[str, Any], number: int) -> str:
 
 
 def to_json(move: PlannedMove) -> dict[str, Any]:
-    """Describe a move as JSON."""
     return {
         "instance": move.step.instance,
         "from": move.step.was,

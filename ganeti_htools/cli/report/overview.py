@@ -69,7 +69,6 @@ def size(state: State) -> str:
 
 
 def split_names(state: State) -> list[str]:
-    """The instances that have their nodes in different groups."""
     return [state.cluster.instances[row].name for row in np.flatnonzero(view.across_groups(state)).tolist()]
 
 
@@ -77,7 +76,6 @@ _HEADER = ("Group", "Nodes", "Instances", "Bad_Nodes", "Bad_Instances", "N+1", "
 
 
 def group_table(found: Sequence[GroupFigures]) -> str:
-    """The groups as a table."""
     rows = [
         (
             group.name,
@@ -134,7 +132,6 @@ def _classes(state: State, row: int) -> list[dict[str, object]]:
 
 
 def as_json(state: State) -> dict[str, object]:
-    """The cluster as a JSON document."""
     found, figures = groups(state), statistics(state)
     return {
         "tags": state.cluster.tags,

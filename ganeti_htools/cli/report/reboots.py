@@ -44,13 +44,11 @@ def text(state: State, groups: Sequence[RebootGroup], one_a_line: bool, moves: b
 
 
 def _relocated(state: State, relocation: Relocation) -> list[str]:
-    """The instance and its nodes."""
     nodes = state.names(existing(relocation.pnode, relocation.snode))
     return [state.cluster.instances[relocation.instance].name, *nodes]
 
 
 def group_json(state: State, group: RebootGroup) -> dict[str, object]:
-    """A group as a part of a JSON document."""
     return {
         "nodes": state.names(group.nodes),
         "moves": [

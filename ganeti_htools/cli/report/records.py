@@ -29,8 +29,6 @@ def record(value: Any) -> str:
 
 
 def policy_record(policy: IPolicy) -> str:
-    """An instance policy in the words of Ganeti's tools."""
-
     def spec(bound: ISpec) -> str:
         figures = (
             f"iSpec{''.join(word.title() for word in field.name.split('_'))} = {getattr(bound, field.name)}"

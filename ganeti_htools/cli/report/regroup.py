@@ -168,7 +168,6 @@ def choices_text(told: dict[str, Any]) -> str:
 
 
 def about(plan: RegroupPlan, verbose: int) -> Iterator[str]:
-    """Describe a plan."""
     yield from move_report.lines(plan.moves, lambda move: _groups(plan.state, move))
     yield from move_report.limits(plan.options.max_moves, plan.options.max_copy)
     yield from conclusions(plan, verbose)
@@ -193,7 +192,6 @@ def conclusions(plan: RegroupPlan, verbose: int = 0) -> Iterator[str]:
 
 
 def _groups(state: State, move: PlannedMove) -> tuple[str, str]:
-    """Name the source and target groups of a move."""
     source, target = (state.group_name(state.nodes[nodes[0]]) for nodes in (move.step.was, move.step.now))
     return source, target
 
@@ -214,7 +212,6 @@ def _about_load(state: State, outcome: RegroupingOutcome, verbose: int) -> Itera
 
 
 def _loads(state: State, outcome: RegroupingOutcome) -> tuple[GroupLoads, GroupLoads]:
-    """Compute the load of groups before and after a plan."""
     groups = outcome.after.rules.groups
     return group_loads(state, groups), group_loads(outcome.after.state, groups)
 

@@ -21,7 +21,6 @@ _TITLES = {
 
 
 def about(plan: SqueezePlan, line: CommandLine) -> Iterator[str]:
-    """Lines about the nodes of a plan."""
     state, power = plan.state, plan.power
     if line.verbose > 1:
         for kind, nodes in _candidates(plan).items():

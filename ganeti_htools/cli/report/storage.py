@@ -66,5 +66,4 @@ def faults_json(faults: "StorageFaults") -> dict[str, Any]:
 
 
 def _count(found: "tuple[MissingStorage, ...]") -> int:
-    """Count the instances."""
     return len({name for each in found for name in each.instances})

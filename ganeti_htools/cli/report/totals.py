@@ -44,7 +44,6 @@ class Resources:
 
 
 def total(state: State) -> Resources:
-    """The resources of all nodes."""
     c = state.columns
     everyone = np.ones(len(state.group), np.bool_)
     a_mem = np.maximum(c.unallocated - c.r_mem, 0)

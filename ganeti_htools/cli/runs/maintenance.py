@@ -60,7 +60,6 @@ def check_marks(line: CommandLine, nodes: Iterable[Node], options: MaintainOptio
 
 
 def report(plan: MaintenancePlan, tell: Tell) -> None:
-    """Report a plan."""
     tell(*map(wrapped, maintenance.about(plan)))
     for text in maintenance.remarks(plan):
         warn(f"Warning: {text}")

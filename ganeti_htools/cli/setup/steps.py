@@ -112,7 +112,6 @@ class JudgedStep(NamedTuple):
 
 
 def judge(step: SetupStep, facts: Facts) -> JudgedStep:
-    """Judge a step."""
     text = ": ".join(filter(None, (step.aim, step.note(facts))))
     if reason := step.elsewhere(facts):
         return JudgedStep(step.name, StepState.ELSEWHERE, f"{step.aim}: {reason}")

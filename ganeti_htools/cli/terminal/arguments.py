@@ -22,7 +22,6 @@ def count(text: str) -> int:
 
 
 def number(text: str) -> float:
-    """Read a number."""
     try:
         found = float(text)
     except ValueError:

@@ -58,7 +58,6 @@ def _ended(program: Program, work: Work, argv: Sequence[str]) -> int:
 
 
 def _shows_hint(error: HtoolsError, line: CommandLine) -> bool:
-    """Whether the hint of an error is printed."""
     return not error.exact or line.text_data is None or line.verbose > 1 or sys.stderr.isatty()
 
 

@@ -80,7 +80,6 @@ def check_networks(
 
 
 def lacks_network(state: State, group: int, asked: RequestedInstance) -> bool:
-    """Whether the group lacks a network of the instance."""
     networks = state.cluster.groups[group].networks
     return any(nic.network is not None and nic.network not in networks for nic in asked.row.nics)
 

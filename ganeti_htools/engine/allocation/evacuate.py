@@ -224,7 +224,6 @@ class SetMoves:
         return found
 
     def _shares_node(self, index: int, other: int) -> bool:
-        """Whether an instance would leave a node on which another one stays."""
         hosts = self.state.snode if self.mode is EvacMode.SECONDARY else self.state.pnode
         return bool(hosts[index] == hosts[other] != NOWHERE)
 

@@ -89,7 +89,6 @@ class LostAllocations:
         return divmod(int(flat[order[0]]), len(self.secondaries))
 
     def metric(self, row: int, column: int) -> Metric:
-        """Return the metric of a candidate."""
         return tuple(self.lost[:, row, column].tolist()), int(self.disk[row, column])
 
 

@@ -40,7 +40,6 @@ def too_few_nodes(state: State, group: int, number: int) -> str:
 
 
 def try_part(state: State, asked: RequestedInstance, part: MovePart, options: PlacementOptions) -> Trial:
-    """Try a part of the way of an instance."""
     return try_operation(state, asked, part.operation, np.array([part.node]), options)
 
 

@@ -30,7 +30,6 @@ def _metric(metric: float | Metric) -> str:
 
 
 def outcome_line(state: State, outcome: GroupOutcome, instance: str) -> str:
-    """Describe the outcome of a group."""
     group = state.cluster.groups[outcome.group]
     if outcome.unconnected:
         return f"group {group.name} is not connected to a network required by instance {instance}"

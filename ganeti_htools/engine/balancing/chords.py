@@ -58,7 +58,6 @@ class Span(NamedTuple):
         )
 
     def covering(self, other: "Span") -> "Span":
-        """Return the ranges that cover both."""
         return Span(
             np.minimum(self.low, other.low),
             np.maximum(self.high, other.high),
@@ -67,7 +66,6 @@ class Span(NamedTuple):
         )
 
     def take(self, which: Bools) -> "Span":
-        """Select the ranges of some kinds of moves."""
         return Span(*(figures[which] for figures in self))
 
 

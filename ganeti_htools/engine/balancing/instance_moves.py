@@ -31,7 +31,6 @@ class InstanceMove:
 
     @property
     def index(self) -> int:
-        """The row of the instance."""
         return int(self.batch.rows[self.member])
 
     @property
@@ -47,7 +46,6 @@ class InstanceMove:
         return sum(copied(self.kind, self.facts.state.cluster.instances[self.index]))
 
     def trial(self, options: BalancingOptions) -> Trial:
-        """Try the move to all its nodes."""
         state, nodes = self.facts.state, self.nodes
         new, same = (
             nodes if self.kind.takes_node else None,

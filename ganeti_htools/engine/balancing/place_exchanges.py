@@ -116,7 +116,6 @@ class ExchangeRating:
         self._count()
 
     def make(self, found: ProposedExchanges, which: int) -> None:
-        """Make an exchange."""
         places = zip(*(each[:, which].tolist() for each in found), strict=True)
         for index, *place in dict.fromkeys(places):
             self._put(index, -1)
@@ -285,7 +284,6 @@ class PlaceExchanges:
         return Tags(sets[self.rows], self.visits.space.facts.tag_sets, state.tag_counts[:, nodes], locations)
 
     def begin(self) -> None:
-        """Begin a round at the present places."""
         pnode, snode = self.state.pnode[self.rows], self.state.snode[self.rows]
         self.rating.at(self.position[pnode], self.position[snode])
         self.rest, self.noted = self.visits.score - self.rating.total, list[Visit]()

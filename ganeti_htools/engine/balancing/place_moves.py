@@ -27,7 +27,6 @@ class PlaceMove(NamedTuple):
 
     @property
     def instance(self) -> int:
-        """The instance, in rows."""
         return int(self.block.batch.rows[self.member])
 
     @property

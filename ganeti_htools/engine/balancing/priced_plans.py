@@ -40,7 +40,6 @@ class PricedPlan(NamedTuple):
 
     @property
     def steps(self) -> Sequence[Move]:
-        """The steps."""
         return self.whole[: self.length]
 
     @property
@@ -49,7 +48,6 @@ class PricedPlan(NamedTuple):
         return self.weighted, round(self.score, DIGITS)
 
     def within(self, copying: CopyingOptions, options: BalancingOptions) -> bool:
-        """Whether the plan keeps to all limits."""
         limits = (
             (self.copied, copying.max_copy),
             (self.length, copying.max_moves),

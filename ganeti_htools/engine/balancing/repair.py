@@ -58,7 +58,6 @@ class _Way:
         return len(self.left), len(self.steps), self.volume
 
     def after(self, move: _Move, scope: Bools) -> "_Way":
-        """Return the way with one more move."""
         settling.settle(state := self.state.copy(), move.trial)
         trial, score = move.trial, score_of(state, scope)
         step = Move(trial.asked.index, move.kind.parts(move.node), trial.nodes, score)
@@ -133,7 +132,6 @@ def _changing(mirror: MirrorType, role: int, leaves: bool) -> list[MoveKind]:
 
 
 def _instances(breach: Breach) -> set[int]:
-    """Return the instances (rows) of a breach."""
     return {breach[2]} if breach[0] == "node" else {breach[2], breach[3]}
 
 
@@ -149,7 +147,6 @@ def _moves(way: _Way, scope: Bools, options: BalancingOptions, movable: Bools) -
 
 
 def _to(way: _Way, each: InstanceMove, options: BalancingOptions, base: Statistics) -> Iterator[_Move]:
-    """Yield the moves of one instance to each node."""
     if not len(nodes := each.nodes):
         return
     state, index, trial = way.state, each.index, each.trial(options)

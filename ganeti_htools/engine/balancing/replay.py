@@ -99,11 +99,9 @@ class Replay:
         return any(self.make(index, kind, node) for kind, node in moves)
 
     def place(self, index: int) -> NodePair:
-        """Return the present nodes of an instance."""
         return int(self.state.pnode[index]), int(self.state.snode[index])
 
     def plan(self) -> RatedPlan:
-        """Build the plan of the moves made."""
         volume = sum(volume_of(self.start, step.instance, step.kind) for step in self.steps)
         return RatedPlan(tuple(self.steps), score_of(self.state, self.scope), volume, self.state)
 

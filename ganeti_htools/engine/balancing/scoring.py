@@ -48,12 +48,10 @@ class SearchSpace(NamedTuple):
 
     @classmethod
     def of(cls, facts: NodeFacts, scope: Bools, force: bool) -> "SearchSpace":
-        """Return the space of moves to the online nodes in scope."""
         targets = np.flatnonzero(scope & ~facts.state.columns.offline)
         return cls(facts, ScoreParts(facts.state, scope), scope, targets, force)
 
     def baseline(self) -> Baseline:
-        """Compute the statistics of the present nodes."""
         return Baseline(self.parts, affinity.location_exclusion(self.facts.state, self.scope))
 
 
@@ -91,7 +89,6 @@ class ScoredMoves(NamedTuple):
     squares: Floats
 
     def take(self, which: Any) -> "ScoredMoves":
-        """Select some moves."""
         members, new, scores = self.members[which], self.new[which], self.scores[which]
         changes, squares = self.changes[:, which], self.squares[:, which]
         return ScoredMoves(self.batch, self.kind, members, new, scores, changes, squares)

@@ -53,7 +53,6 @@ class KeptBounds:
         self.steps = self.passed = 0
 
     def update(self, baseline: Baseline) -> None:
-        """Bring all bounds up to date for the next step."""
         if not self.own:
             return
         self.steps += 1

@@ -51,7 +51,6 @@ class _Sums(NamedTuple):
 
     @property
     def sizes(self) -> Ints:
-        """The numbers of members."""
         return np.array([len(members) for members in self.sets])
 
 

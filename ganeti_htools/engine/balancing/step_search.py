@@ -145,7 +145,6 @@ class StepSearch:
         return self.bound + self.slack
 
     def moves(self, candidates: Sequence[MoveCandidates]) -> list[ScoredMoves]:
-        """Find the moves among the candidates."""
         if self.report is not None:
             for each in candidates:
                 self._report_all(each, self.report)
@@ -200,7 +199,6 @@ class StepSearch:
         return float(gain * max(kept, default=0) / least) if known else math.inf
 
     def _keep(self, found: ScoredMoves) -> None:
-        """Keep moves that may be the best."""
         least = np.fmin.reduce(found.scores, initial=np.inf)
         self.bound = min(self.bound, float(least))
         if least <= self.limit:

@@ -58,7 +58,6 @@ class Visits:
 
     @property
     def score(self) -> float:
-        """The score of the present places."""
         return self.baseline.score
 
     def settle(self, *trials: Trial) -> None:

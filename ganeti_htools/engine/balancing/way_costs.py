@@ -25,7 +25,6 @@ class Costs(NamedTuple):
     moves: Any
 
     def within(self, limits: "Costs") -> Any:
-        """Mark the costs within some limits."""
         return (self.copied <= limits.copied) & (self.moves <= limits.moves)
 
 

@@ -32,7 +32,6 @@ class OneNodeSearch(BulkSearch):
 
     @property
     def candidates(self) -> int:
-        """The number of candidates."""
         return len(self.nodes)
 
     def best(self, allowed: Bools | None = None) -> InstanceNodes | None:
@@ -101,5 +100,4 @@ class OneNodeSearch(BulkSearch):
         return weighted(self.weights, values, roots.shape[1:])
 
     def failures(self) -> dict[Fail, int]:
-        """Count the candidates that each reason rules out."""
         return self.tally(self.codes)

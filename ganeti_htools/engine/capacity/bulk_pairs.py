@@ -57,7 +57,6 @@ class PairSearch(BulkSearch):
 
     @property
     def candidates(self) -> int:
-        """The number of candidates."""
         return sum(len(block.nodes) * (len(block.nodes) - 1) for block in self.blocks)
 
     def best(self) -> InstanceNodes | None:
@@ -141,7 +140,6 @@ class PairSearch(BulkSearch):
         return first, mixed
 
     def failures(self) -> dict[Fail, int]:
-        """Count the pairs that each reason rules out."""
         codes = [block.codes() for block in self.blocks]
         return self.tally(np.concatenate(codes) if codes else np.zeros(0))
 

@@ -103,7 +103,6 @@ class BulkSearch:
         return table
 
     def tally(self, codes: Floats) -> dict[Fail, int]:
-        """Count each reason."""
         numbers = np.bincount(codes.astype(np.int64), minlength=len(FAIL) + 1)
         return {fail: int(numbers[code]) for code, fail in FAIL.items()}
 

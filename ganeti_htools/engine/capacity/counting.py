@@ -47,7 +47,6 @@ class Capacity:
 
     @property
     def placed(self) -> int:
-        """Number of instances."""
         return sum(number for _, number in self.tiers)
 
 

@@ -39,7 +39,6 @@ class AllocationScope:
         return self.options.capacity and not (mirrored and self.options.accept_existing)
 
     def assess(self, state: State) -> Assessment:
-        """Assess the redundancy of all nodes."""
         everyone = np.ones(len(state.group), np.bool_)
         return excusing(assess(state, everyone, self.options, self.ignored, self.cache))
 

@@ -105,7 +105,6 @@ class Shrinking:
 
     @property
     def assessment(self) -> Assessment:
-        """The assessment of the state."""
         if self._assessment is None:
             self._assessment = self.scope.assess(self.state)
         return self._assessment

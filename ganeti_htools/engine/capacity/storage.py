@@ -47,7 +47,6 @@ class SharedPool:
 
     @property
     def unit(self) -> DesiredUnit:
-        """The pool as a desired unit."""
         return DesiredUnit(StorageType(self.type), self.key)
 
 

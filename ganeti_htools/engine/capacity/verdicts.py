@@ -54,7 +54,6 @@ class SizeVerdicts:
         self.refused = self._always_refused(state.policies)
 
     def of(self, *sizes: InstanceSize) -> list[SizeVerdict]:
-        """The verdicts about sizes."""
         new = [size for size in dict.fromkeys(sizes) if size not in self.known]
         if new:
             demands = [self.kind.instance(size).demand for size in new]

@@ -114,5 +114,4 @@ def with_broken_rules(place: ExplainedPlace, state: State, asked: RequestedInsta
 
 
 def commonest(codes: Codes) -> str:
-    """Return the most frequent reason."""
     return FAIL[int(np.bincount(codes).argmax())].value

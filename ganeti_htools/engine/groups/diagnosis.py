@@ -119,7 +119,6 @@ def _rows(which: Bools) -> tuple[int, ...]:
 
 
 def _instances(state: State, nodes: Bools, place: Ints) -> list[int]:
-    """Return the instances (rows) whose node in ``place`` is among some nodes."""
     if not nodes.any():
         return []
     there = (place != NOWHERE) & nodes[place] & ~state.forthcoming

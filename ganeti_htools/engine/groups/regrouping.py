@@ -267,7 +267,6 @@ class Regrouping:
 
     @property
     def base(self) -> Statistics:
-        """The statistics behind the score of the whole cluster."""
         if self._base is None:
             self._base = choice.base(self.state, np.ones(len(self.state.group), np.bool_))
         return self._base

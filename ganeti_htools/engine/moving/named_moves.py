@@ -25,7 +25,6 @@ def named_move(state: State, move: Move, was: Sequence[int]) -> NamedMove:
 
 
 def named(state: State, moves: Iterable[Move]) -> Iterator[NamedMove]:
-    """Name the moves of a plan that starts from a state."""
     places: dict[int, tuple[int, ...]] = {}
     for move in moves:
         was = places.get(move.instance) or state.nodes_of(move.instance)

@@ -121,7 +121,6 @@ class Assessment:
         return number
 
     def holds(self) -> bool:
-        """Whether the state is redundant as it is."""
         return not self.bounds.some_fatal and bool(self._survived(self.bounds.unproved().tolist()).all())
 
     def fragile(self) -> Bools:

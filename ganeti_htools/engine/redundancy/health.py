@@ -86,7 +86,6 @@ def bad_nodes(state: State, scope: Bools) -> Bools:
 
 
 def bad_instances(state: State, scope: Bools) -> Bools:
-    """Instances with one of the bad nodes."""
     bad = bad_nodes(state, scope)
     found: Bools = (bad[state.pnode] | (bad[state.snode] & (state.snode != NOWHERE))) & ~state.forthcoming
     return found
@@ -120,7 +119,6 @@ def health(state: State, scope: Bools, capacity: bool = True) -> RedundancyHealt
 
 
 def total(parts: Sequence[RedundancyHealth], capacity: bool = True) -> RedundancyHealth:
-    """The health of all groups together."""
     return RedundancyHealth(
         *(sum(part.counts[which] for part in parts) for which in range(5 if capacity else 4))
     )
@@ -159,7 +157,6 @@ def used_shares(columns: Columns) -> dict[str, Floats]:
 
 
 def tolerance(state: State, scope: Bools) -> Tolerance:
-    """The number of nodes in scope that may be lost."""
     state, up, intact = state.copy(), ~state.columns.offline, None
     rows = np.flatnonzero(scope & up)
     rows = rows[np.argsort(-state.columns.t_mem[rows], kind="stable")]

@@ -32,7 +32,6 @@ class TargetRoom(NamedTuple):
 
     @classmethod
     def of(cls, columns: Columns) -> "TargetRoom":
-        """The room on nodes."""
         return cls(columns.unallocated, tuple(by_unit(columns, "f_dsk")), columns.f_spindles)
 
     def on(self, nodes: Ints, memory: Ints, classes: tuple[Ints, ...] = ()) -> "TargetRoom":

@@ -271,7 +271,6 @@ class NewInstances(NamedTuple):
         return cls([asked], np.zeros(len(p), np.int64), p, s)
 
     def take(self, rows: Any) -> "NewInstances":
-        """Some of the instances."""
         return NewInstances(self.sizes, *(column[rows] for column in self[1:]))
 
 
@@ -297,7 +296,6 @@ class LossBatch:
         self.size = np.ones((len(rows), 1, 1))
 
     def place(self, new: NewInstances) -> None:
-        """Place a new instance in each row."""
         if new.sizes[0].mirrored:
             self._place_pairs(new)
         else:

@@ -17,7 +17,6 @@ class Allowed:
     up_to: RepairType
 
     def permits(self, kind: RepairType) -> bool:
-        """Whether repairs of a type are allowed."""
         return kind.risk <= self.up_to.risk
 
 

@@ -48,7 +48,6 @@ class Repair:
     read: str = ""
 
     def ended(self, outcome: Outcome, time: int) -> "Repair":
-        """Return the repair with its outcome."""
         return replace(self, outcome=outcome, time=time, read="")
 
     @property

@@ -17,12 +17,10 @@ class TagSets(NamedTuple):
 
     @classmethod
     def of(cls, sets: Sequence[Sequence[int] | Ints]) -> "TagSets":
-        """Collect sets."""
         tags = np.array([tag for each in sets for tag in each], np.int64)
         return cls(tags, np.cumsum([len(each) for each in sets]))
 
     def members(self, number: int) -> Ints:
-        """Return the tags of a set."""
         return self.tags[self.ends[number - 1] if number else 0 : self.ends[number]]
 
     def counts(self, of_tags: Ints, above: int) -> Ints:
@@ -55,7 +53,6 @@ def shared_locations(state: State, pnode: Any, snode: Any) -> Any:
 
 
 def location_score(state: State, asked: RequestedInstance) -> int:
-    """Return the location score of an instance on its present nodes."""
     pnode, snode = state.pnode[asked.index], state.snode[asked.index]
     return int(shared_locations(state, pnode, snode)) if snode != NOWHERE else 0
 

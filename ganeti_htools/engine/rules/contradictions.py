@@ -32,7 +32,6 @@ class Distance(NamedTuple):
 
 
 def distance_of(near: Bools) -> Distance:
-    """Return a distance, by the nodes that are near each other."""
     disjoint = (near @ near == near).all()  # else nodes are at several locations
     location = near.argmax(axis=1) if disjoint else np.arange(len(near))
     return Distance(near, int(near.sum(axis=1).max(initial=0)), location)

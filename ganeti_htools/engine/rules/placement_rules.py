@@ -145,7 +145,6 @@ def hosts(state: State) -> Bools:
 
 
 def is_ruled(state: State, asked: RequestedInstance) -> bool:
-    """Whether an instance has rules about its nodes."""
     return state.rules is not None and bool(rules_of(state, asked).any[0])
 
 

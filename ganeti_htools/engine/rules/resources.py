@@ -243,7 +243,6 @@ def _load(which: int, kind: str) -> Resource:
 
 @lru_cache(maxsize=32)
 def resources(shape: Shape) -> tuple[Resource, ...]:
-    """Declare the resources of a cluster."""
     memory, vcpus, spindles = (own_limits_of(shape, fail) for fail in (Fail.MEM, Fail.CPU, Fail.SPINDLES))
     return (
         Resource("i_mem", (PRIMARY,), lambda _c, change: change.asked.record_mem, limits=(MEMORY, *memory)),

@@ -91,7 +91,6 @@ class ChangedValues:
 
     @classmethod
     def of(cls, old: Columns, new: Columns) -> "ChangedValues":
-        """Compute the values of the new columns."""
         values: dict[int, Any] = {}
         score_table, repeats = table(new.shape), _repeats(new.shape, new.firsts)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -156,7 +155,6 @@ class Statistics:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the components."""
         return tuple(component.name for component in self.table.components)
 
     @property
@@ -358,5 +356,4 @@ def variant_scores(
 
 
 def score(columns: Columns, exclusion: float = 0.0) -> float:
-    """Compute the score of these nodes."""
     return float(statistics(columns, node_values(columns), exclusion).score())

@@ -82,8 +82,6 @@ class Trial:
         return self if self.codes.size == 1 else self.take(slice(candidate, candidate + 1))
 
     def take(self, which: Any) -> "Trial":
-        """Select some of several candidates."""
-
         def pick(values: Any) -> Any:
             return values[which] if len(values) > 1 else values
 

@@ -168,7 +168,6 @@ class PowerGroup:
         return found
 
     def on_state(self, state: State) -> "PowerGroup":
-        """Return the group on another state."""
         return power_group(
             state, self.scope, self.movable, self.minimum, self.target, self.allowed, self.progress
         )

@@ -119,17 +119,13 @@ class GroupPlan:
 
     @property
     def score_before(self) -> float:
-        """Score of the group before the moves."""
         return score_of(self.state, self.scope)
 
     @property
     def score_after(self) -> float:
-        """Score of the group after the moves."""
         return self.moves[-1].step.score if self.moves else self.score_before
 
     def describe(self) -> dict[str, Any]:
-        """Describe the steps as JSON."""
-
         def described(moves: Sequence[PlannedMove] | None) -> Any:
             return None if moves is None else steps.to_json(move.step for move in moves)
 
@@ -172,7 +168,6 @@ class BalancingPlan(ToolPlan[HbalOptions]):
 
     @property
     def purpose(self) -> str:
-        """Purpose of the jobs."""
         return "rebalancing"
 
     @property
@@ -181,14 +176,12 @@ class BalancingPlan(ToolPlan[HbalOptions]):
         return tuple(part.group for part in self.parts)
 
     def score(self) -> dict[str, float]:
-        """Add up the scores of the groups before and after."""
         return {
             "before": sum(part.score_before for part in self.parts),
             "after": sum(part.score_after for part in self.parts),
         }
 
     def cost(self) -> dict[str, Any]:
-        """Add up what the moves cost."""
         return cost_of([moves for part in self.parts for moves in jobsets(part.moves)])
 
     def describe(self) -> dict[str, Any]:
@@ -311,7 +304,6 @@ def balance_group(
     progress: Progress,
     on_move: OnMove = _ignore,
 ) -> GroupPlan:
-    """Balance the nodes in scope."""
     movable, after = movable_instances(state, options), state.copy()
     if options.repair_rules:
         from ganeti_htools.engine.balancing.repair import repair  # seldom needed

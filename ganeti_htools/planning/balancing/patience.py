@@ -25,7 +25,6 @@ class SearchSteps:
 
     @staticmethod
     def plans() -> bool:
-        """Return True."""
         return True
 
 
@@ -49,7 +48,6 @@ class SearchTime:
         return self.asked + min(kept, KEPT * self.seconds) < self.end
 
     def plans(self) -> bool:
-        """Whether there is time for a plan."""
         self._measure(planning=True)
         return self.asked + self.plan < self.end
 

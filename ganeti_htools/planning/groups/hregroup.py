@@ -67,12 +67,10 @@ class RegroupPlan(ToolPlan[RegroupOptions]):
 
     @cached_property
     def moves(self) -> Sequence[PlannedMove]:
-        """The moves by name."""
         return list(map(Names(self.state).move, self.outcome.after.moved))
 
     @property
     def purpose(self) -> str:
-        """Purpose of the jobs."""
         return PURPOSES[self.options.action]
 
     @property
@@ -88,17 +86,14 @@ class RegroupPlan(ToolPlan[RegroupOptions]):
         return asked and bool(self.outcome.failed)
 
     def score(self) -> dict[str, float]:
-        """Compute the scores of the whole cluster before and after."""
         everywhere = self.state.group == self.state.group
         after = self.outcome.after.state
         return {"before": score_of(self.state, everywhere), "after": score_of(after, everywhere)}
 
     def cost(self) -> dict[str, Any]:
-        """Add up what the moves cost."""
         return cost_of(self.moves)
 
     def describe(self) -> dict[str, Any]:
-        """Describe the outcome."""
         groups, outcome = self.state.cluster.groups, self.outcome
         return {
             "steps": [
@@ -116,7 +111,6 @@ class RegroupPlan(ToolPlan[RegroupOptions]):
         }
 
     def jobs(self) -> Jobsets:
-        """Make the jobs of the moves."""
         return jobs_of(jobsets(self.moves))
 
     def obstacle(self, state: State, rest: Jobsets) -> str | None:
@@ -129,7 +123,6 @@ class RegroupPlan(ToolPlan[RegroupOptions]):
         return without_parts_made(state, rest)
 
     def replan(self, state: State, _rest: Jobsets, made: int, progress: Progress) -> "RegroupPlan":
-        """Plan for the rest of the moves. Compression goes on with the groups that it has chosen."""
         options, done, groups = self.options, self.outcome.done, self.state.cluster.groups
         if options.max_moves >= 0:
             options = replace(options, max_moves=max(0, options.max_moves - made))

@@ -98,7 +98,6 @@ class MaintainOptions(ToolOptions):
 
     @property
     def placement(self) -> PlacementOptions:
-        """Options of placements."""
         return PlacementOptions(ignore_soft_errors=self.ignore_soft_errors)
 
 
@@ -119,23 +118,19 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
 
     @cached_property
     def moves(self) -> Sequence[PlannedMove]:
-        """The moves by name."""
         return list(map(Names(self.state).move, self.emptying.moved))
 
     @property
     def nodes(self) -> list[Node]:
-        """The nodes."""
         return [self.state.cluster.nodes[row] for row in self.rows]
 
     @property
     def purpose(self) -> str:
-        """Purpose of the jobs."""
         what = self.nodes[0].name if len(self.rows) == 1 else f"{len(self.rows)} nodes"
         return f"{_PURPOSES[self.options.action]} of {what}"
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Names of the groups of the nodes."""
         return tuple(dict.fromkeys(map(self.state.group_name, self.rows)))
 
     @property
@@ -171,7 +166,6 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
         return [nodes[row].name for row in rows if row not in self.drained and not nodes[row].offline]
 
     def score(self) -> dict[str, float]:
-        """Compute the scores of the whole cluster before and after."""
         everywhere = np.ones(len(self.state.group), np.bool_)
         return {
             "before": score_of(self.state, everywhere),
@@ -179,11 +173,9 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
         }
 
     def cost(self) -> dict[str, Any]:
-        """Add up what the moves cost."""
         return cost_of(self.moves)
 
     def describe(self) -> dict[str, Any]:
-        """Describe the plan."""
         names = [row.name for row in self.state.cluster.instances]
         return {
             "nodes": self.state.names(self.rows),

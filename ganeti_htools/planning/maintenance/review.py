@@ -19,7 +19,6 @@ from ganeti_htools.model.state import State
 
 
 def marks(nodes: Iterable[Node]) -> frozenset[str]:
-    """Return the marks of runs on nodes."""
     return frozenset(mark for node in nodes for mark in maintenance_of(node.tags).runs)
 
 

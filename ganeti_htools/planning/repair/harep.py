@@ -88,7 +88,6 @@ class RepairPlan(ToolPlan[RepairOptions]):
 
     @property
     def purpose(self) -> str:
-        """Purpose of the jobs."""
         return "repairs"
 
     @property
@@ -102,7 +101,6 @@ class RepairPlan(ToolPlan[RepairOptions]):
         return {"before": score_of(self.state, np.ones(len(self.state.group), np.bool_)), "after": nan}
 
     def cost(self) -> dict[str, Any]:
-        """Add up what the repairs cost."""
         kinds = [each.damage.repair for each in self.repairs]
         return {
             "moves": {kind.value: kinds.count(kind) for kind in RepairType if kind in kinds},
@@ -112,7 +110,6 @@ class RepairPlan(ToolPlan[RepairOptions]):
         }
 
     def describe(self) -> dict[str, Any]:
-        """Describe the plan."""
         return {
             "steps": [
                 {"instance": each.need.name, "repair": each.damage.repair.value} for each in self.repairs
@@ -121,7 +118,6 @@ class RepairPlan(ToolPlan[RepairOptions]):
         }
 
     def jobs(self) -> Jobsets:
-        """Make the jobs, one after the other."""
         return [[each.job] for each in self.repairs]
 
     def obstacle(self, state: State, rest: Jobsets) -> str | None:

@@ -30,7 +30,6 @@ class InstanceFault(NamedTuple):
     names: Sequence[str]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fault as JSON."""
         return self._asdict()
 
 

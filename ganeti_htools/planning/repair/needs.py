@@ -26,7 +26,6 @@ class RepairNeed:
 
     @property
     def name(self) -> str:
-        """Name of the instance."""
         return self.row.name
 
 

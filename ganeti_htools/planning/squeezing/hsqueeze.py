@@ -115,7 +115,6 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
 
     @property
     def purpose(self) -> str:
-        """Purpose of the jobs."""
         plan = self.power
         if plan.action is Action.NOTHING:
             return "finishing what was left"
@@ -168,7 +167,6 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
         return {rows[row].name: why for row, why in self.power.refused.items()}
 
     def score(self) -> dict[str, float]:
-        """Compute the scores of the whole cluster before and after."""
         everywhere, after = np.ones(len(self.state.group), np.bool_), self.power.state
         return {"before": score_of(self.state, everywhere), "after": score_of(after, everywhere)}
 
@@ -178,11 +176,9 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
         return [jobsets([names.move(step) for step in phase.steps]) for phase in self.power.phases]
 
     def cost(self) -> dict[str, Any]:
-        """Add up what the moves cost."""
         return cost_of([jobs for part in self.sets() for jobs in part])
 
     def describe(self) -> dict[str, Any]:
-        """Describe the phases and the steps."""
         state, plan = self.state, self.power
         return {
             "action": plan.action.value,

@@ -62,7 +62,6 @@ def drain_and_empty(nodes: Sequence[str], moves: Jobsets, late: Collection[str])
 
 
 def undrain(node: str) -> Job:
-    """Undrain a node."""
     work = opcodes_and_commands(role(node, "drained", False), untag_work(node, [SQUEEZING]))
     return Job(f"undrain {node}", *work, None, (node,), "online, not drained any more")
 
@@ -117,7 +116,6 @@ def nodes_to_mark(rest: Jobsets, action: Action | None = None) -> list[str]:
 
 
 def node_when_online(node: Node) -> Node:
-    """Return the node as it is after it was powered up."""
     tags = tuple(tag for tag in node.tags if tag not in (SQUEEZING, STANDBY_AUTO))
     return replace(node, offline=False, tags=tags, powered=None if node.powered is None else True)
 
