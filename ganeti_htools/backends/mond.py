@@ -121,8 +121,7 @@ def _with_instance_loads(cluster: Cluster, data: Iterable[object]) -> Cluster:
     if missing:
         raise DataError(f"No CPU information available for {orjson.dumps(missing).decode()}")
     return replace(
-        cluster,
-        instances=tuple(_with_cpu(instance, loads[instance.name]) for instance in cluster.instances),
+        cluster, instances=tuple(_with_cpu(instance, loads[instance.name]) for instance in cluster.instances)
     )
 
 

@@ -41,9 +41,7 @@ def parse(specs: Sequence[str]) -> Cluster:
     nodes = tuple(node for _, nodes in parts for node in nodes)
     told = any(node.storage is not None for node in nodes) and any(node.t_dsk for node in nodes)
     return Cluster(
-        groups=tuple(group for group, _ in parts),
-        nodes=nodes,
-        default_units=(DEFAULT_GROUP,) if told else (),
+        groups=tuple(group for group, _ in parts), nodes=nodes, default_units=(DEFAULT_GROUP,) if told else ()
     )
 
 

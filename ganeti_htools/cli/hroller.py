@@ -73,7 +73,7 @@ def _warn_of(state: State, stuck: Bools) -> None:
     """Warn of instances that cannot fail over while their nodes are rebooted."""
     rows = np.flatnonzero(stuck)
     if len(rows):
-        names = shorten_names([state.cluster.instances[row].name for row in rows])
+        names = shorten_names(state.instance_names(rows))
         nodes = shorten_names(state.names(dict.fromkeys(state.pnode[rows].tolist())))
         which = "its secondary takes" if len(rows) == 1 else "their secondaries take"
         warn(f"Warning: {names} cannot leave {nodes}: {which} no instances")

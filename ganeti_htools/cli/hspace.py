@@ -5,8 +5,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import compress
 
-import numpy as np
-
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.cluster import load, make_state, save
 from ganeti_htools.cli.report import capacity, capacity_keys, tables
@@ -86,7 +84,7 @@ def _introduce(state: State, line: CommandLine) -> None:
         warn(f"Note: Stripping common suffix of '{suffix}' from names")
     say(tables.node_status("Initial cluster", state, line.print_nodes))
     if line.verbose > 2:
-        figures = choice.base(state, np.ones(len(state.group), np.bool_))
+        figures = choice.base(state, state.everywhere)
         score = fixed(float(figures.score()), 8)
         say(f"Initial coefficients: overall {score}\n{tables.components(figures)}")
 
@@ -97,7 +95,7 @@ def _scope(state: State, kind: InstanceKind, line: CommandLine) -> AllocationSco
     fragile = bad_groups(state, options) if line.independent_groups or aloud else None
     scope = chosen_scope(state, options, fragile if line.independent_groups else None)
     if aloud and fragile is not None:
-        bad_nodes = redundancy_health.bad_nodes(state, np.ones(len(state.group), np.bool_))
+        bad_nodes = redundancy_health.bad_nodes(state, state.everywhere)
         _list("Bad nodes", [node.name for node in compress(state.cluster.nodes, bad_nodes)])
         _list("Bad groups", [group.name for group in compress(state.cluster.groups, fragile)])
         warn(f"Allocatable nodes: {_places(state, kind, scope.nodes)}")

@@ -84,8 +84,7 @@ def run(line: CommandLine) -> None:
     outcome = plans.carry_out(line, HSQUEEZE.name, plan, answer, tell) if wanted else None
     if line.json:
         print_json(
-            squeeze.as_json(plan, outcome) | {"plan": statement(HSQUEEZE.name, plan, cluster)},
-            cluster,
+            squeeze.as_json(plan, outcome) | {"plan": statement(HSQUEEZE.name, plan, cluster)}, cluster
         )
     plans.conclude(outcome)
     say(tables.node_status("Final cluster", plan.power.state, line.print_nodes))

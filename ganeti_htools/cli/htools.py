@@ -62,10 +62,7 @@ def _unknown(name: str) -> str:
         line
         for role, program in PROGRAMS.items()
         for line in textwrap.wrap(
-            program.summary,
-            79,
-            initial_indent=f" {role:{width}} - ",
-            subsequent_indent=" " * (width + 4),
+            program.summary, 79, initial_indent=f" {role:{width}} - ", subsequent_indent=" " * (width + 4)
         )
     ]
     return "".join(

@@ -45,10 +45,7 @@ class CommandLine(Values):
     )
     ialloc_src = value(kinds.FILE, None, "read the cluster from this iallocator request", "I", local=True)
     master = value(
-        kinds.HOST,
-        "",
-        "read the cluster from the remote API at ADDRESS, or from files in file://PATH",
-        "m",
+        kinds.HOST, "", "read the cluster from the remote API at ADDRESS, or from files in file://PATH", "m"
     )
     rapi_ca = value(kinds.FILE, None, "trust only the certificates (PEM) in this file for the remote API")
     rapi_credentials = value(
@@ -143,9 +140,7 @@ class CommandLine(Values):
     )
     storage = switch("show the storage units of the nodes, and the pools")
     what_if_lost = value(
-        kinds.NODE,
-        None,
-        "show what happens to instances if this node fails, or each node (any)",
+        kinds.NODE, None, "show what happens to instances if this node fails, or each node (any)"
     )
     losses = switch(
         "show for each node how full the others are after its loss, and which instances do not come back"

@@ -30,13 +30,7 @@ from ganeti_htools.model.errors import HtoolsError, RequestFailed, first_names
 from ganeti_htools.model.figures import Figures
 from ganeti_htools.model.inconsistencies import inconsistencies
 from ganeti_htools.model.options import PlacementOptions
-from ganeti_htools.model.request import (
-    AllocateSecondary,
-    Request,
-    anonymous,
-    instances_of,
-    new_instances,
-)
+from ganeti_htools.model.request import AllocateSecondary, Request, anonymous, instances_of, new_instances
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.tags import demands

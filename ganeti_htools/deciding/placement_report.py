@@ -49,7 +49,7 @@ def placement_report(cluster: Cluster, name: str, load: LoadMode = "none") -> Pl
     scope, chosen = state.group == group, np.zeros(len(state.pnode), np.bool_)
     chosen[row] = not view.across_groups(state)[row]
     moves = possible_moves(state, scope, chosen, BalancingOptions()).get(row, [])
-    place = int(state.pnode[row]), int(state.snode[row])
+    place = state.node_pair(row)
 
     def nodes(pnode: int, snode: int) -> list[str]:
         return state.names(existing(pnode, snode))

@@ -63,7 +63,7 @@ def decide(
 
     Raises RequestFailed with the reason for Ganeti's administrator.
     """
-    indices = {row.name: index for index, row in enumerate(state.cluster.instances)}
+    indices = state.rows_by_name()
     match request:
         case wanted.Allocate(placement):
             if options.restrict_to is None:
@@ -130,7 +130,7 @@ def place(
     if refusal is None and full and all(full):
         refusal = f"No valid allocation solutions, most missing: {full[0]}"
     if refusal is not None:
-        reporter.starting(state, asked, np.ones(len(state.group), np.bool_), not dedicated)
+        reporter.starting(state, asked, state.everywhere, not dedicated)
         if placement.group is None:
             raise RequestFailed(refusal)
         return _settled(state, asked, None, refusal, reporter)
@@ -230,7 +230,7 @@ def _secondary(state: State, index: int, options: PlacementOptions, reporter: Re
     if state.snode[index] != NOWHERE:
         raise RequestFailed("Instance already has a secondary")
     primary = int(state.pnode[index])
-    everyone = np.ones(len(state.group), np.bool_)
+    everyone = state.everywhere
     assessment = excusing(assess(state, everyone, options)) if options.capacity else None
     state = settling.without_primary(state, index)
     redundancy = SecondaryCheck(assessment, state) if assessment else None

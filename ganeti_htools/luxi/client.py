@@ -65,11 +65,7 @@ class LuxiClient:
     connection, after a pause if the last request got no answer. Callers may repeat a request without a pause.
     """
 
-    def __init__(
-        self,
-        path: str,
-        connect: Callable[[str], Awaitable[trio.abc.Stream]] | None = None,
-    ) -> None:
+    def __init__(self, path: str, connect: Callable[[str], Awaitable[trio.abc.Stream]] | None = None) -> None:
         self.path = path
         self._connect = connect or reach
         self._stream: trio.abc.Stream | None = None
@@ -85,10 +81,7 @@ class LuxiClient:
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self._hang_up()
 

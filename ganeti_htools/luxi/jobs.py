@@ -84,11 +84,7 @@ async def persistently(request: Callable[[], Awaitable[Value]], patience: Patien
 
 
 async def submit(
-    ganeti: LuxiClient,
-    work: Sequence[Sequence[Opcode]],
-    patience: Patience,
-    away: Away,
-    unsure: bool = False,
+    ganeti: LuxiClient, work: Sequence[Sequence[Opcode]], patience: Patience, away: Away, unsure: bool = False
 ) -> list[int | str]:
     """Submit jobs. Returns the number of each, or why Ganeti did not accept it.
 

@@ -156,6 +156,11 @@ class State:
     load: MeasuredLoads | None = None
 
     @property
+    def everywhere(self) -> Bools:
+        """A mask of all nodes, new with each call."""
+        return np.ones(len(self.group), np.bool_)
+
+    @property
     def binds(self) -> bool:
         """Whether an instance may be unable to leave its nodes, whatever is free on others."""
         return self.columns.shape.binds or self.rules is not None or self.in_maintenance is not None
@@ -302,6 +307,17 @@ class State:
     def names(self, rows: Iterable[int]) -> list[str]:
         return [self.cluster.nodes[row].name for row in rows]
 
+    def instance_names(self, rows: Iterable[int]) -> list[str]:
+        return [self.cluster.instances[row].name for row in rows]
+
+    def rows_by_name(self) -> dict[str, int]:
+        """Return the rows of all instances by name."""
+        return {instance.name: row for row, instance in enumerate(self.cluster.instances)}
+
+    def node_pair(self, index: int) -> tuple[int, int]:
+        """Return the rows of an instance's primary and secondary, NOWHERE for none."""
+        return int(self.pnode[index]), int(self.snode[index])
+
     def to_cluster(self) -> Cluster:
         """Return the cluster after the placements made on this state, as a backend would describe it."""
         columns = self.columns
@@ -315,11 +331,7 @@ class State:
             for node, n_mem, room, left in zip(self.cluster.nodes, *figures, strict=True)
         )
         instances = tuple(
-            replace(
-                row,
-                pnode=nodes[pnode].name,
-                snode=None if snode == NOWHERE else nodes[snode].name,
-            )
+            replace(row, pnode=nodes[pnode].name, snode=None if snode == NOWHERE else nodes[snode].name)
             for row, pnode, snode in zip(
                 self.cluster.instances, self.pnode.tolist(), self.snode.tolist(), strict=True
             )

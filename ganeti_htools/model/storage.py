@@ -34,12 +34,7 @@ class StorageType(Enum):
     @property
     def pool(self) -> bool:
         """Whether a unit of this type is a pool."""
-        return self in (
-            StorageType.SHARED_FILE,
-            StorageType.GLUSTER,
-            StorageType.RADOS,
-            StorageType.EXT,
-        )
+        return self in (StorageType.SHARED_FILE, StorageType.GLUSTER, StorageType.RADOS, StorageType.EXT)
 
 
 # Other names that files may use.

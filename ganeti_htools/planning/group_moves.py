@@ -21,7 +21,7 @@ def cost_of(moves: Sequence[PlannedMove]) -> dict[str, Any]:
 
 def without_parts_made(state: State, rest: Jobsets) -> Review:
     """Review remaining moves that fit: drop the parts that have been made."""
-    rows = {row.name: index for index, row in enumerate(state.cluster.instances)}
+    rows = state.rows_by_name()
     ahead: list[str] = []
 
     def shortened(job: Job) -> Job:

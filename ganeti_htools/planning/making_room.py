@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from ganeti_htools.backends import iallocator
 from ganeti_htools.engine import making_room
 from ganeti_htools.engine.balancing.balance import score_of
@@ -90,8 +88,10 @@ class RoomPlan(ToolPlan[MakeRoomOptions]):
 
     def score(self) -> dict[str, float]:
         """Compute the scores of the cluster before and after the moves, without the new instance."""
-        everywhere = np.ones(len(self.state.group), np.bool_)
-        return {"before": score_of(self.state, everywhere), "after": score_of(self.room.after, everywhere)}
+        return {
+            "before": score_of(self.state, self.state.everywhere),
+            "after": score_of(self.room.after, self.state.everywhere),
+        }
 
     def cost(self) -> dict[str, Any]:
         return cost_of(jobsets(self.moves))

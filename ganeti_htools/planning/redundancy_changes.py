@@ -25,4 +25,4 @@ def _unrecoverable(state: State) -> Bools:
 
 
 def _names(state: State, which: Bools) -> list[str]:
-    return [state.cluster.instances[row].name for row in np.flatnonzero(which).tolist()]
+    return state.instance_names(np.flatnonzero(which).tolist())

@@ -151,7 +151,7 @@ def group(state: State, name: str, problem: str) -> int:
 
 def selected_nodes(state: State, group_name: str | None, node_tags: Iterable[str] | None) -> Bools:
     """Return the nodes of a group that have one of the tags; None stands for any. Raises HtoolsError."""
-    found = np.ones(len(state.group), np.bool_)
+    found = state.everywhere
     if node_tags is not None:
         wanted = set(node_tags)
         found &= np.array([bool(wanted & set(node.tags)) for node in state.cluster.nodes], np.bool_)

@@ -59,11 +59,7 @@ def _declare_make_room(made: CommandParser) -> None:
     made.add_argument("--spindles", metavar="N", type=count, default=1, help="its spindle use (default: 1)")
     templates = [template.value for template in DiskTemplate]
     made.add_argument(
-        "--disk-template",
-        metavar="TEMPLATE",
-        choices=templates,
-        default="drbd",
-        help="default: drbd",
+        "--disk-template", metavar="TEMPLATE", choices=templates, default="drbd", help="default: drbd"
     )
     made.add_argument("--tags", metavar="TAG,...", default="", help="its tags")
     made.add_argument("--group", metavar="GROUP", help="the node group in which it shall be")

@@ -1,6 +1,5 @@
 """Report of ``hcheck --rules`` about rules that no placement satisfies, as text and as JSON."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,11 @@ def as_text(state: State, found: RuleCheck) -> str:
     lines = [f"Contradictions in the rules of instances: {len(found.contradictions)}"]
     lines += (f"    {_contradiction(state, each)}" for each in found.contradictions)
     lines += (
-        f"Undecided, too many places to try: {first_of(_names(state, rows))}" for rows in found.undecided
+        f"Undecided, too many places to try: {first_of(state.instance_names(rows))}"
+        for rows in found.undecided
     )
     if found.oversized:
-        names = first_of(_names(state, found.oversized))
+        names = first_of(state.instance_names(found.oversized))
         lines.append(f"Left out, too large for every empty node: {names}")
     if closed := _closed(state):
         lines.append(f"Nodes that take no instances: {first_of(closed)}")
@@ -31,7 +31,7 @@ def _contradiction(state: State, each: Contradiction) -> str:
         why.append("no primary is left")
     elif len(each.nodes) < np.count_nonzero(~state.columns.offline):
         why.append(f"primaries left: {first_of(state.names(each.nodes))}")
-    told = f"{', '.join(each.rules)}: {', '.join(_names(state, each.instances))}"
+    told = f"{', '.join(each.rules)}: {', '.join(state.instance_names(each.instances))}"
     return f"{told} ({'; '.join(why)})" if why else told
 
 
@@ -41,20 +41,16 @@ def as_json(state: State, found: RuleCheck) -> dict[str, Any]:
         "contradictions": [
             {
                 "rules": list(each.rules),
-                "instances": _names(state, each.instances),
+                "instances": state.instance_names(each.instances),
                 "nodes": state.names(each.nodes),
                 "by_size": each.by_size,
             }
             for each in found.contradictions
         ],
-        "undecided": [_names(state, rows) for rows in found.undecided],
-        "oversized": _names(state, found.oversized),
+        "undecided": [state.instance_names(rows) for rows in found.undecided],
+        "oversized": state.instance_names(found.oversized),
         "closed_nodes": _closed(state),
     }
-
-
-def _names(state: State, rows: Iterable[int]) -> list[str]:
-    return [state.cluster.instances[row].name for row in rows]
 
 
 def _closed(state: State) -> list[str]:

@@ -110,11 +110,7 @@ def _figures(place: ExplainedPlace, score: float, before: Statistics) -> tuple[s
     """Format the effect of a place on the score and its components, or why it is refused."""
     if place.why:
         return place.why, "", place.lacks
-    return (
-        fixed(place.score, 8),
-        _gain(score, place.score),
-        " ".join(_changes(place.components, before)),
-    )
+    return (fixed(place.score, 8), _gain(score, place.score), " ".join(_changes(place.components, before)))
 
 
 def _gain(before: float, after: float) -> str:

@@ -126,7 +126,7 @@ def broken_rules_json(state: State, broken: Sequence[BrokenRule]) -> list[dict[s
     return [
         {
             "rule": each.rule,
-            "instances": [state.cluster.instances[row].name for row in each.instances],
+            "instances": state.instance_names(each.instances),
             "nodes": state.names(each.nodes),
         }
         for each in broken

@@ -51,7 +51,7 @@ def _group(state: State, row: int) -> GroupFigures:
 
 def statistics(state: State) -> Statistics:
     """Compute the components of the whole cluster's score."""
-    return choice.base(state, np.ones(len(state.group), np.bool_))
+    return choice.base(state, state.everywhere)
 
 
 def size(state: State) -> str:
@@ -69,7 +69,7 @@ def size(state: State) -> str:
 
 
 def split_names(state: State) -> list[str]:
-    return [state.cluster.instances[row].name for row in np.flatnonzero(view.across_groups(state)).tolist()]
+    return state.instance_names(np.flatnonzero(view.across_groups(state)).tolist())
 
 
 _HEADER = ("Group", "Nodes", "Instances", "Bad_Nodes", "Bad_Instances", "N+1", "Score")

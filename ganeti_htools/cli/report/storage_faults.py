@@ -46,9 +46,7 @@ def storage_faults(state: State) -> StorageFaults:
     if not state.units.reported:
         return StorageFaults((), (), ())
     return StorageFaults(
-        tuple(_missing(state, state.pnode)),
-        tuple(_missing(state, state.snode)),
-        tuple(_full(state)),
+        tuple(_missing(state, state.pnode)), tuple(_missing(state, state.snode)), tuple(_full(state))
     )
 
 

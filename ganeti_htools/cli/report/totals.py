@@ -45,7 +45,6 @@ class Resources:
 
 def total(state: State) -> Resources:
     c = state.columns
-    everyone = np.ones(len(state.group), np.bool_)
     a_mem = np.maximum(c.unallocated - c.r_mem, 0)
     t_dsk, f_dsk, lo_dsk = (by_unit(c, name) for name in ("t_dsk", "f_dsk", "lo_dsk"))
     free_dsk = sum(int(free.sum()) for free in f_dsk)
@@ -73,7 +72,7 @@ def total(state: State) -> Resources:
         n_mem=int(c.n_mem.sum()),
         x_mem=int(c.x_mem.sum()),
         instances=int(c.primaries.sum()),
-        score=float(choice.base(state, everyone).score()),
+        score=float(choice.base(state, state.everywhere).score()),
     )
 
 

@@ -154,13 +154,7 @@ async def _boot_ids(ganeti: LuxiClient, names: Sequence[str]) -> dict[str, str]:
 
 
 async def _carry_out(
-    path: str,
-    run: Run,
-    check: Check,
-    say: Say,
-    after: bool,
-    ask_storage: bool,
-    groups: Collection[str],
+    path: str, run: Run, check: Check, say: Say, after: bool, ask_storage: bool, groups: Collection[str]
 ) -> Cluster | None:
     """Carry out a run, for which the nodes of these groups have to report.
 

@@ -130,7 +130,7 @@ def in_groups(
 
     Groups without nodes are left out, groups that lack a network come first.
     """
-    everyone = np.ones(len(state.group), np.bool_)
+    everyone = state.everywhere
     reporter.starting(state, asked, everyone)
     redundancy = excusing(assess(state, everyone, options)) if options.capacity else None
     skipped, tried = [], []

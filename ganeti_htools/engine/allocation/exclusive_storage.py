@@ -78,7 +78,7 @@ def in_groups(
     reporter: Reporter = SILENT,
 ) -> list[GroupOutcome]:
     """Try a new instance in each of the groups, in input order."""
-    reporter.starting(state, asked, np.ones(len(state.group), np.bool_), rated=False)
+    reporter.starting(state, asked, state.everywhere, rated=False)
     outcomes = []
     for group, nodes in by_group(state, groups, options, reporter):
         group_reporter = reporter_for(state, group, nodes, reporter)

@@ -23,7 +23,7 @@ def redundancy_remark(state: State, asked: RequestedInstance, nodes: Ints, optio
 
     Also names the instances that would not come back, and tells whether that is so without the new one.
     """
-    redundancy = excusing(assess(state, np.ones(len(state.group), np.bool_), options))
+    redundancy = excusing(assess(state, state.everywhere, options))
     broken = np.flatnonzero(redundancy.fragile())
     if len(broken):
         return _broken_now(redundancy, broken)

@@ -60,7 +60,7 @@ class TimeLimit:
 
     def _takes(self, best: BestMove) -> float:
         index = best.trial.asked.index
-        place = int(self.state.pnode[index]), int(self.state.snode[index])
+        place = self.state.node_pair(index)
         row = self.state.cluster.instances[index]
         usual = self.copying.speed(row.template.value)
         return seconds(row, self.speeds, place, best.kind.parts(best.node), usual)

@@ -102,10 +102,7 @@ class ScoreParts:
 
     @np.errstate(divide="ignore", invalid="ignore", over="ignore")  # nodes that report nothing
     def effect(
-        self,
-        touched: NodeChange,
-        only: Collection[int] | None = None,
-        before: dict[int, Any] | None = None,
+        self, touched: NodeChange, only: Collection[int] | None = None, before: dict[int, Any] | None = None
     ) -> Effect:
         """Compute the effect of a change of nodes, on all spreads unless ``only`` some are given.
 

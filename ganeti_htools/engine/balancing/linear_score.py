@@ -18,12 +18,7 @@ import numpy as np
 from ganeti_htools.engine.balancing.scoring import PER_LOCATION
 from ganeti_htools.engine.rules import affinity, node_rules
 from ganeti_htools.engine.rules.batches import Batch, NodeFacts, batches_of
-from ganeti_htools.engine.rules.components import (
-    LOST,
-    SPREAD,
-    Component,
-    table,
-)
+from ganeti_htools.engine.rules.components import LOST, SPREAD, Component, table
 from ganeti_htools.engine.rules.score import counted_nodes, effective_weights, node_counts
 from ganeti_htools.model.columns import FORTHCOMING, NOWHERE, Bools, Columns, Floats, Ints
 from ganeti_htools.model.state import State

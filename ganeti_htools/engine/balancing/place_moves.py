@@ -33,7 +33,7 @@ class PlaceMove(NamedTuple):
     def nodes(self) -> list[int]:
         """The nodes that it leaves and those that it comes to."""
         state = self.block.space.facts.state
-        own = int(state.pnode[self.instance]), int(state.snode[self.instance])
+        own = state.node_pair(self.instance)
         return [node for node in (*self.block.nodes(*self[3:]), *own) if node != NOWHERE]
 
 

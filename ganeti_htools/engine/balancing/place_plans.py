@@ -155,10 +155,7 @@ RATINGS = 8  # ratings of annealing that count as a step; a step of the tabu sea
 
 
 def wander(
-    tabu: TabuSearch,
-    annealing: Annealing,
-    prices: Sequence[float],
-    going: Callable[[float], bool],
+    tabu: TabuSearch, annealing: Annealing, prices: Sequence[float], going: Callable[[float], bool]
 ) -> Iterator[list[Visit]]:
     """Search until so many steps have found nothing better.
 

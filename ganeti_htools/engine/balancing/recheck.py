@@ -72,8 +72,7 @@ def retrace(state: State, movable: Bools, steps: Iterable[NamedMove]) -> Iterato
 
     Yields each step once it has been made. Raises DataError if the state differs.
     """
-    everywhere = np.ones(len(state.group), np.bool_)
-    rows, facts, members = _rows(state), *_members(state, everywhere, movable, True)
+    rows, facts, members = _rows(state), *_members(state, state.everywhere, movable, True)
     for step in steps:
         row = rows.get(step.instance, NOWHERE)
         node = NOWHERE if step.node is None else state.nodes.get(step.node, NOWHERE)
@@ -85,7 +84,7 @@ def retrace(state: State, movable: Bools, steps: Iterable[NamedMove]) -> Iterato
 
 
 def _rows(state: State) -> dict[str, int]:
-    return {instance.name: row for row, instance in enumerate(state.cluster.instances)}
+    return state.rows_by_name()
 
 
 def _members(

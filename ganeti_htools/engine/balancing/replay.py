@@ -99,7 +99,7 @@ class Replay:
         return any(self.make(index, kind, node) for kind, node in moves)
 
     def place(self, index: int) -> NodePair:
-        return int(self.state.pnode[index]), int(self.state.snode[index])
+        return self.state.node_pair(index)
 
     def plan(self) -> RatedPlan:
         volume = sum(volume_of(self.start, step.instance, step.kind) for step in self.steps)

@@ -24,11 +24,7 @@ from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.chords import Chords, Span
 from ganeti_htools.engine.balancing.new_nodes import NewNodes
 from ganeti_htools.engine.balancing.own_nodes import May, OwnNodesByKind
-from ganeti_htools.engine.balancing.scoring import (
-    MoveCandidates,
-    SearchSpace,
-    location_exclusion_changes,
-)
+from ganeti_htools.engine.balancing.scoring import MoveCandidates, SearchSpace, location_exclusion_changes
 from ganeti_htools.engine.balancing.step_search import LEAST, MoveReport, StepSearch
 from ganeti_htools.engine.balancing.ties import CLOSE, BestMove, best_of
 from ganeti_htools.engine.rules.batches import Batch, NodeFacts

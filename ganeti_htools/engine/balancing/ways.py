@@ -62,7 +62,7 @@ def first_moves(state: State, place: NodePair, goal: NodePair) -> list[tuple[Mov
 
 def _distance(state: State, index: int, goal: NodePair) -> tuple[int, int]:
     """Compute the data (MiB) that the shortest way of an instance copies, and its number of moves."""
-    place = int(state.pnode[index]), int(state.snode[index])
+    place = state.node_pair(index)
     if place == goal:
         return 0, 0
     first = first_moves(state, place, goal)

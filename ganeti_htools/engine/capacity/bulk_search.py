@@ -49,8 +49,7 @@ class BulkSearch:
 
     def __init__(self, state: State, asked: RequestedInstance, nodes: Ints) -> None:
         self.state, self.asked, self.nodes = state, asked, nodes
-        everyone = np.ones(len(state.group), np.bool_)
-        base, looked = choice.base(state, everyone), counted_nodes(state.columns)
+        base, looked = choice.base(state, state.everywhere), counted_nodes(state.columns)
         self.score_table, self.weights, self.steady = base.table, base.weights, base.sums
         online = np.flatnonzero(~state.columns.offline)
         self.position = np.searchsorted(online, nodes)

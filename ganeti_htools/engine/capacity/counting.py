@@ -204,12 +204,7 @@ def _guess(state: State, row: Instance) -> int:
 
 
 def _one_by_one(
-    row: Instance,
-    scope: AllocationScope,
-    assessment: Assessment,
-    first: int,
-    placed: int,
-    limit: int | None,
+    row: Instance, scope: AllocationScope, assessment: Assessment, first: int, placed: int, limit: int | None
 ) -> Filled:
     """Place instances on the assessed state, in place, and check each."""
     state, elsewhere, ahead = assessment.state, False, 2
@@ -307,8 +302,7 @@ def _solution(
 ) -> Solution:
     """The best redundant place, in any group, and the reasons of the others."""
     if not asked.mirrored:
-        everyone = np.ones(len(state.group), np.bool_)
-        return on_nodes(state, asked, scope.nodes, everyone, scope.options, assessment)
+        return on_nodes(state, asked, scope.nodes, state.everywhere, scope.options, assessment)
     found = list(on_all_pairs(state, asked, scope, assessment))
     failures = sum((Counter(each.failures) for each in found), Counter())
     good = [each for each in found if each.trial is not None]

@@ -48,7 +48,7 @@ def obstacles(state: State, scope: AllocationScope) -> tuple[Obstacle, ...]:
         lost = [instances[recovery.instance].name for recovery in recoveries if recovery.node == NOWHERE]
         found.append(Obstacle(nodes[node].name, tuple(lost)))
     if not found:
-        bad = redundancy_health.bad_nodes(state, np.ones(len(state.group), np.bool_))
+        bad = redundancy_health.bad_nodes(state, state.everywhere)
         found = [Obstacle(nodes[node].name, ()) for node in np.flatnonzero(bad).tolist()]
     return tuple(found)
 

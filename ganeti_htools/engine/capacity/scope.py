@@ -39,8 +39,7 @@ class AllocationScope:
         return self.options.capacity and not (mirrored and self.options.accept_existing)
 
     def assess(self, state: State) -> Assessment:
-        everyone = np.ones(len(state.group), np.bool_)
-        return excusing(assess(state, everyone, self.options, self.ignored, self.cache))
+        return excusing(assess(state, state.everywhere, self.options, self.ignored, self.cache))
 
 
 def bad_groups(state: State, options: PlacementOptions) -> Bools:
@@ -92,8 +91,7 @@ def on_all_pairs(
     state: State, asked: RequestedInstance, scope: AllocationScope, assessment: Assessment
 ) -> Iterator[Solution]:
     """Redundant places for a mirrored instance, in each group in turn."""
-    everyone = np.ones(len(state.group), np.bool_)
-    base = choice.base(state, everyone)
+    base = choice.base(state, state.everywhere)
     for at in by_group(state, scope.nodes):
         nodes = scope.nodes[at]
         yield on_pairs(state, asked, nodes, nodes, base, scope.options, assessment)

@@ -67,11 +67,7 @@ class Shrinking:
     """The sizes that fit on a state, which must not change; ``assessment`` is that of the state if known."""
 
     def __init__(
-        self,
-        state: State,
-        kind: InstanceKind,
-        scope: AllocationScope,
-        assessment: Assessment | None = None,
+        self, state: State, kind: InstanceKind, scope: AllocationScope, assessment: Assessment | None = None
     ) -> None:
         self.state, self.kind, self.scope, self._assessment = state, kind, scope, assessment
         self.verdicts = SizeVerdicts(state, kind, scope)

@@ -101,7 +101,7 @@ class ExplanationCollector(Reporter):
 
     def trying(self, group: int, nodes: Ints, primary: int = NOWHERE) -> None:
         self.primary = primary
-        others = np.ones(len(self.state.group), np.bool_) if self.one_group else self.state.group == group
+        others = self.state.everywhere if self.one_group else self.state.group == group
         others[nodes] = False
         for node in np.flatnonzero(others).tolist():
             if node != primary:

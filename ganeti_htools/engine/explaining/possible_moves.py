@@ -44,7 +44,7 @@ def possible_moves(
         )
         for index, node, place in zip(rows.tolist(), judged.new.tolist(), each, strict=True):
             if judged.kind.takes_node:
-                source = judged.kind.copied_from(int(state.pnode[index]), int(state.snode[index]))
+                source = judged.kind.copied_from(*state.node_pair(index))
                 asked = state.instance(index)
                 place = with_lacks(place, state, asked, node, NOWHERE if source is None else source)
             elif place.why == Fail.RULE.value:

@@ -15,7 +15,7 @@ def obstacle(now: Regrouping, moves: Sequence[NamedMove]) -> str | None:
     A partly moved instance goes the rest of its route. No move may take an instance's redundancy. In the end
     no group may be less healthy and no moved instance between two groups.
     """
-    rows = {instance.name: row for row, instance in enumerate(now.state.cluster.instances)}
+    rows = now.state.rows_by_name()
     groups = sorted(now.rules.groups)
     before = {group: now.diagnosis(group) for group in groups}
     for move in moves:

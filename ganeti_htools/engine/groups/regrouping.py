@@ -268,7 +268,7 @@ class Regrouping:
     @property
     def base(self) -> Statistics:
         if self._base is None:
-            self._base = choice.base(self.state, np.ones(len(self.state.group), np.bool_))
+            self._base = choice.base(self.state, self.state.everywhere)
         return self._base
 
     def group_state(self, group: int) -> GroupState:

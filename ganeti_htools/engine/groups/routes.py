@@ -31,7 +31,7 @@ _SHORT: Mapping[MirrorType, Sequence[tuple[Operation | None, Operation | None]]]
 
 def nodes_after(state: State, index: int, parts: Iterable[MovePart]) -> tuple[int, ...]:
     """Return the nodes (rows) of an instance after a route, primary first."""
-    nodes = int(state.pnode[index]), int(state.snode[index])
+    nodes = state.node_pair(index)
     for part in parts:
         nodes = part.operation.nodes(*nodes, part.node)
     return existing(*nodes)
@@ -39,7 +39,7 @@ def nodes_after(state: State, index: int, parts: Iterable[MovePart]) -> tuple[in
 
 def source_node(state: State, index: int) -> int:
     """Return the node that an instance leaves: its secondary if it must fail over first."""
-    primary, secondary = int(state.pnode[index]), int(state.snode[index])
+    primary, secondary = state.node_pair(index)
     lost = state.columns.offline[primary] and secondary != NOWHERE
     return secondary if lost else primary
 
@@ -78,7 +78,7 @@ def routes_within(
             if trial.codes.ravel()[0] != FITS or state.columns.offline[state.snode[index]]:
                 continue
             settling.settle(trying := state.copy(), trial)
-        primary, secondary = int(trying.pnode[index]), int(trying.snode[index])
+        primary, secondary = trying.node_pair(index)
         if last is None:
             if good[primary] and good[secondary]:
                 yield (MovePart(first),) if first else ()

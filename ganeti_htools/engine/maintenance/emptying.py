@@ -173,7 +173,7 @@ class _Departure:
         can. Of equal places the last wins.
         """
         (index,), best, lowest = unit, list[MovePart](), math.inf
-        asked, primary, secondary = state.instance(index), int(state.pnode[index]), int(state.snode[index])
+        asked, (primary, secondary) = state.instance(index), state.node_pair(index)
         group, shut = int(state.group[primary]), self._shut(state)
         exchanges = self.secondaries and self.leaving[primary] and secondary != NOWHERE
         usable = (state.group == group) & ~shut & exchanges
@@ -237,7 +237,7 @@ class _Departure:
 
     def _modes(self, state: State, index: int) -> list[EvacMode]:
         """Return the roles in which an instance leaves nodes, in order."""
-        primary, secondary = int(state.pnode[index]), int(state.snode[index])
+        primary, secondary = state.node_pair(index)
         if secondary == NOWHERE:
             return [EvacMode.PRIMARY]
         modes = list[EvacMode]()
@@ -255,7 +255,7 @@ class _Departure:
 
     def _ends(self, state: State, index: int, rows: Sequence[int]) -> Iterator[Iterator[Nodes]]:
         """Yield possible last nodes of an instance, with new nodes of some rows: first with few copies."""
-        primary, secondary = int(state.pnode[index]), int(state.snode[index])
+        primary, secondary = state.node_pair(index)
         operations = [_operation(state, index, mode) for mode in self._modes(state, index)]
 
         def end(nodes: Sequence[int]) -> Nodes:

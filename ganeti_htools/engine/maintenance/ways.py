@@ -53,7 +53,7 @@ def ways_to(state: State, index: int, end: Nodes) -> list[tuple[MovePart, ...]]:
 
     Those with the fewest copies come first, then those with the fewest operations.
     """
-    here = int(state.pnode[index]), int(state.snode[index])
+    here = state.node_pair(index)
     primary, secondary = end
     mirror = state.cluster.instances[index].template.mirror
     if mirror is not MirrorType.INTERNAL:

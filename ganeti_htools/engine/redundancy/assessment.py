@@ -202,8 +202,7 @@ class Assessment:
         """The state with a new instance on these nodes."""
         state, p, s = self.state.copy(), np.array([primary]), np.array([secondary])
         if secondary == NOWHERE:
-            everyone = np.ones(len(state.group), np.bool_)
-            trial = placements.allocate_one(state, asked, p, everyone, force=True)
+            trial = placements.allocate_one(state, asked, p, state.everywhere, force=True)
         else:
             trial = placements.allocate_pairs(state, asked, p, s, state.peers[p, s], force=True)
         settling.settle(state, trial)

@@ -90,7 +90,7 @@ class NoLossCheck(Check):
         """As :class:`Check` says, of instances that could come back before."""
         placed = self.before.placed(asked, primary, secondary)
         after = assess(placed, self.before.bounds.scope, PlacementOptions(), cache=self.before.cache)
-        added = unrecoverable(placed, np.ones(len(placed.group), np.bool_), after)
+        added = unrecoverable(placed, placed.everywhere, after)
         added[: len(self.lost)] &= ~self.lost
         added[len(self.lost) :] &= not self.may_be_lost
         return int(placed.pnode[added.argmax()]) if added.any() else NOWHERE

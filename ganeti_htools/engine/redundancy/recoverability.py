@@ -55,7 +55,7 @@ def takers(state: State, node: int) -> Bools:
 
 def describe_lost(state: State, rows: Sequence[int]) -> str:
     """Describe instances (rows) that lost their redundancy on the way to a state."""
-    names = shorten_names([state.cluster.instances[row].name for row in rows])
+    names = shorten_names(state.instance_names(rows))
     nodes = shorten_names(state.names(sorted({int(state.pnode[row]) for row in rows})))
     return f"{names} would not come back after the loss of {nodes}, unlike now"
 

@@ -93,7 +93,7 @@ def recover(
         rules, found = _refusing_rules(state, trial) if every else "", _settled(state, trial, counted)
         if kind is Means.RECREATE and state.rules is not None:  # the old one is in nobody's way
             gone = state.rules.instances.take(np.array([row]))
-            state.rules.count(gone, int(state.pnode[row]), int(state.snode[row]), -1)
+            state.rules.count(gone, *state.node_pair(row), -1)
         yield Recovery(row, kind, found, rules)
 
 

@@ -207,11 +207,7 @@ def balanced(state: State) -> tuple[Bools, Bools, Bools]:
     internal, external, alone = (
         mirrors == kinds.index(kind) for kind in (MirrorType.INTERNAL, MirrorType.EXTERNAL, MirrorType.NONE)
     )
-    return (
-        internal & (state.snode != NOWHERE),
-        external,
-        alone & ~state.forthcoming,
-    )
+    return (internal & (state.snode != NOWHERE), external, alone & ~state.forthcoming)
 
 
 def _amounts(taken: Ints) -> tuple[Any, ...]:

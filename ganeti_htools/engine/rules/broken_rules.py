@@ -88,7 +88,7 @@ def breaches(state: State) -> frozenset[Breach]:
     if state.rules is None:
         return frozenset()
     rows = np.flatnonzero(state.pnode != NOWHERE).tolist()
-    places = ((row, int(state.pnode[row]), int(state.snode[row])) for row in rows)
+    places = ((row, *state.node_pair(row)) for row in rows)
     return frozenset(breach for place in places for breach in breaches_at(state, *place))
 
 

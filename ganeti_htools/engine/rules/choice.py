@@ -72,11 +72,7 @@ def fresh_score(state: State, trial: Trial, candidate: int, scope: Bools, exclus
 
 
 def fresh_scores(
-    changes: Sequence[NodeChange],
-    rows: Ints,
-    columns: Columns,
-    values: NodeValues,
-    exclusion: Floats,
+    changes: Sequence[NodeChange], rows: Ints, columns: Columns, values: NodeValues, exclusion: Floats
 ) -> Floats:
     """Compute the score of each candidate from nothing; ``exclusion`` is its location exclusion score.
 

@@ -208,10 +208,7 @@ class _Problem:
         left = self._places(few, rules)[1].any(axis=0)
         unsized = replace(self, sized=False).possible(few, rules)
         return Contradiction(
-            tuple(sorted(rules)),
-            tuple(sorted(few)),
-            tuple(np.flatnonzero(left).tolist()),
-            unsized is True,
+            tuple(sorted(rules)), tuple(sorted(few)), tuple(np.flatnonzero(left).tolist()), unsized is True
         )
 
     def possible(
@@ -260,7 +257,7 @@ class _Problem:
         """Mark the nodes that are large enough for some instances, all as primaries or all as secondaries."""
         if (primary, rows) in self.roomy:
             return self.roomy[primary, rows]
-        columns, found = self.empty.columns, np.ones(len(self.empty.group), np.bool_)
+        columns, found = self.empty.columns, self.empty.everywhere
         memory, kept = 0, [0] * len(self.empty.class_peers)
         for asked in (self.asked[row] for row in rows):
             if primary:
@@ -277,7 +274,7 @@ def _problem(empty: State, instances: Sequence[Instance]) -> _Problem:
     known, rules = empty.rules, dict[int, frozenset[str]]()
     if known is None:
         return _Problem(empty, {}, {}, {}, {})
-    allowed = defaultdict[str, Bools](lambda: np.ones(len(empty.group), np.bool_))
+    allowed = defaultdict[str, Bools](lambda: empty.everywhere)
     single = {choice: set[str]() for choice in known.choices}
     for choice, found in single.items():
         for row, node in enumerate(empty.cluster.nodes):

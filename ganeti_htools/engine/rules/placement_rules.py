@@ -35,7 +35,7 @@ def own_nodes(state: State, asked: RequestedInstance) -> tuple[int, int]:
     if index == NOWHERE:
         rows = enumerate(state.cluster.instances)
         index = next((row for row, instance in rows if instance.name == asked.row.name), NOWHERE)
-    return (NOWHERE, NOWHERE) if index == NOWHERE else (int(state.pnode[index]), int(state.snode[index]))
+    return (NOWHERE, NOWHERE) if index == NOWHERE else state.node_pair(index)
 
 
 def codes(
@@ -131,7 +131,7 @@ def can_fail_over(state: State, rows: Ints) -> Bools:
 def eligible(state: State, asked: RequestedInstance) -> Bools:
     """Mark the nodes that the node tags and names of an instance allow."""
     if state.rules is None:
-        return np.ones(len(state.group), np.bool_)
+        return state.everywhere
     nodes: Bools = state.rules.eligible[rules_of(state, asked).choice[0]]
     return nodes
 

@@ -49,7 +49,7 @@ def allocate_pairs(
 
     ``peer_mem`` (MiB) is what each secondary keeps free for its primary already.
     """
-    scope = np.ones(len(state.group), np.bool_)
+    scope = state.everywhere
     fresh = replace(asked, index=NOWHERE)
     old_p, old_s = state.columns.take(primaries), state.columns.take(secondaries)
     location: Any = affinity.unmet_locations(state, asked)[primaries]

@@ -291,7 +291,7 @@ def move(
     if kind is MoveKind.MOVE and (asked.forthcoming or state.columns.offline[state.pnode[asked.index]]):
         codes = np.full_like(codes, _BARRED)
     p, s = nodes_after(state, batch, kind, new)
-    scope = np.ones(len(state.group), np.bool_) if scope is None else scope
+    scope = state.everywhere if scope is None else scope
     change = 0.0 if kind.keeps_primary else affinity.location_exclusion_change(state, asked, p, scope)
     return Trial(asked, codes, p, s, tuple(touched), change)
 

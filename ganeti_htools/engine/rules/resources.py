@@ -145,12 +145,7 @@ class Resource(NamedTuple):
 
 MEMORY = Limit(Fail.MEM, "unallocated", ABOVE, roles=(PRIMARY,), thing="memory", unit=MIB)
 SPINDLES = Limit(
-    Fail.SPINDLES,
-    "f_spindles",
-    AT_LEAST,
-    of=0,
-    applies=lambda old: old.excl_stor,
-    thing="spindles",
+    Fail.SPINDLES, "f_spindles", AT_LEAST, of=0, applies=lambda old: old.excl_stor, thing="spindles"
 )
 SPINDLE_RATIO = Limit(
     Fail.DISK,

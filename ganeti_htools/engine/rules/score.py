@@ -331,10 +331,7 @@ def _entries(values: Floats) -> Any:
 
 
 def variant_scores(
-    columns: Columns,
-    values: NodeValues,
-    changes: Sequence[tuple[Ints, ChangedValues]],
-    exclusion: Floats,
+    columns: Columns, values: NodeValues, changes: Sequence[tuple[Ints, ChangedValues]], exclusion: Floats
 ) -> Floats:
     """Compute the scores of many variants of nodes, each from nothing as :func:`statistics` does.
 

@@ -28,7 +28,7 @@ def settle(state: State, trial: Trial) -> int:
     if index == NOWHERE:
         index = _append(state, asked, (asked.row,))
     elif state.pnode[index] != NOWHERE:
-        _count(state, asked, int(state.pnode[index]), int(state.snode[index]), -1)
+        _count(state, asked, *state.node_pair(index), -1)
     place(state, [index], [pnode], [snode])
     _count(state, asked, pnode, snode, 1)
     return index

@@ -215,7 +215,7 @@ class PowerGroup:
         if not self.housed(state):
             lost = state.columns.offline & self.scope
             homeless = np.flatnonzero(lost[state.pnode] | secondaries_on(state, lost)).tolist()
-            return f"{NO_PLACE}: {first_names([state.cluster.instances[row].name for row in homeless])}"
+            return f"{NO_PLACE}: {first_names(state.instance_names(homeless))}"
         if not self.keeps_free(state, self.target):
             return TARGET
         if reserve.is_empty(self.target):

@@ -162,7 +162,7 @@ def obstacle(
     gone = [name for phase in phases for name in phase.nodes if name not in state.nodes]
     if gone:
         return f"node {gone[0]} is gone"
-    everywhere = np.ones(len(state.group), np.bool_)
+    everywhere = state.everywhere
     for phase in phases:
         rows, down = [state.nodes[name] for name in phase.nodes], phase.action is Action.OFFLINE
         marked = with_power(state, rows, down)

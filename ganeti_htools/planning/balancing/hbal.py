@@ -297,12 +297,7 @@ def plan_groups(
 
 
 def balance_group(
-    state: State,
-    name: str,
-    scope: Bools,
-    options: HbalOptions,
-    progress: Progress,
-    on_move: OnMove = _ignore,
+    state: State, name: str, scope: Bools, options: HbalOptions, progress: Progress, on_move: OnMove = _ignore
 ) -> GroupPlan:
     movable, after = movable_instances(state, options), state.copy()
     if options.repair_rules:

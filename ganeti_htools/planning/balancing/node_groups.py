@@ -3,8 +3,6 @@
 import math
 from collections.abc import Iterable
 
-import numpy as np
-
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.model.columns import Bools, sorted_unique
 from ganeti_htools.model.errors import HtoolsError
@@ -26,7 +24,7 @@ def select(state: State, wanted: str | None) -> tuple[str, Bools]:
         present = sorted(set(state.group.tolist()))
         if len(present) != 1:
             raise NoGroupError("Found multiple node groups:", (groups[row].name for row in present))
-        return groups[present[0]].name, np.ones(len(state.group), np.bool_)
+        return groups[present[0]].name, state.everywhere
     rows = [row for row, group in enumerate(groups) if wanted in (group.name, group.uuid)]
     if len(rows) != 1:
         title = f"Node group {wanted} not found. Node group list is:"

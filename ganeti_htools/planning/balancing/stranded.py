@@ -36,7 +36,7 @@ def stranded_instances(
         return
     moves = possible_moves(state, scope, stranded & movable, options)
     for index in np.flatnonzero(stranded).tolist():
-        nodes = [int(state.pnode[index]), int(state.snode[index])]
+        nodes = list(state.node_pair(index))
         left = [node for node in nodes if node != NOWHERE and state.columns.offline[node]]
         why = reason_to_stay(state, index, movable)
         why = why or _obstacle(state, index, len(left), moves[index], full)

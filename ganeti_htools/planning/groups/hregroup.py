@@ -168,7 +168,7 @@ def _outcome(state: State, options: RegroupOptions, progress: Progress) -> Regro
 
 def restore(state: State, options: RegroupOptions, found: Mapping[str, Any]) -> RegroupPlan:
     """Make a plan again from its description. Raises DataError."""
-    rows = {row.name: index for index, row in enumerate(state.cluster.instances)}
+    rows = state.rows_by_name()
     after = Regrouping(state, rules_of(state, options))
     for move in found["steps"]:
         parts = [

@@ -166,10 +166,9 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
         return [nodes[row].name for row in rows if row not in self.drained and not nodes[row].offline]
 
     def score(self) -> dict[str, float]:
-        everywhere = np.ones(len(self.state.group), np.bool_)
         return {
-            "before": score_of(self.state, everywhere),
-            "after": score_of(self.emptying.state, everywhere),
+            "before": score_of(self.state, self.state.everywhere),
+            "after": score_of(self.emptying.state, self.state.everywhere),
         }
 
     def cost(self) -> dict[str, Any]:
@@ -332,7 +331,7 @@ class MaintenancePlan(ToolPlan[MaintainOptions]):
         return plan(state, replace(self.options, take_over=True), progress)
 
     def _names(self, rows: Iterable[int]) -> list[str]:
-        return [self.state.cluster.instances[row].name for row in rows]
+        return self.state.instance_names(rows)
 
 
 def state_of(cluster: Cluster, options: MaintainOptions) -> State:
@@ -500,7 +499,7 @@ def _mask(state: State, rows: Sequence[int]) -> Bools:
 
 def restore(state: State, options: MaintainOptions, found: Mapping[str, Any]) -> MaintenancePlan:
     """Make a plan again from its description. Raises DataError."""
-    rows = {row.name: index for index, row in enumerate(state.cluster.instances)}
+    rows = state.rows_by_name()
     open_everywhere = np.zeros(len(state.group), np.bool_)
     after, moved = state.copy(), []
     for move in found["steps"]:

@@ -58,7 +58,7 @@ def follow_rest(
 
     ``shut`` nodes take no instances.
     """
-    rows = {row.name: index for index, row in enumerate(state.cluster.instances)}
+    rows = state.rows_by_name()
     after, moving = state.copy(), set[int]()
     for move in [job.step for jobs in rest for job in jobs]:
         if move is None:

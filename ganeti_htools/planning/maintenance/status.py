@@ -59,7 +59,7 @@ def _away(state: State) -> list[str]:
         if not any(node != NOWHERE and nodes[node].in_maintenance for node in home)
         and (home[0] == NOWHERE or ways_to(state, index, home) != [()])
     }
-    return [state.cluster.instances[index].name for index in sorted(away)]
+    return state.instance_names(sorted(away))
 
 
 def _node(state: State, row: int) -> dict[str, Any]:

@@ -11,8 +11,6 @@ from math import nan
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
-import numpy as np
-
 from ganeti_htools.engine.allocation.move_parts import carry_out
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.decide import decide
@@ -98,7 +96,7 @@ class RepairPlan(ToolPlan[RepairOptions]):
 
     def score(self) -> dict[str, float]:
         """Compute the score before. That after is unknown: the iallocator chooses nodes."""
-        return {"before": score_of(self.state, np.ones(len(self.state.group), np.bool_)), "after": nan}
+        return {"before": score_of(self.state, self.state.everywhere), "after": nan}
 
     def cost(self) -> dict[str, Any]:
         kinds = [each.damage.repair for each in self.repairs]

@@ -6,8 +6,6 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.moving.named_moves import named
 from ganeti_htools.engine.squeezing import squeeze
@@ -167,7 +165,7 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
         return {rows[row].name: why for row, why in self.power.refused.items()}
 
     def score(self) -> dict[str, float]:
-        everywhere, after = np.ones(len(self.state.group), np.bool_), self.power.state
+        everywhere, after = self.state.everywhere, self.power.state
         return {"before": score_of(self.state, everywhere), "after": score_of(after, everywhere)}
 
     def sets(self) -> list[list[list[PlannedMove]]]:
@@ -385,7 +383,7 @@ def _rows_of(state: State, names: Sequence[str], option: str) -> frozenset[int]:
 
 def lacks_resources(state: State, options: SqueezeOptions, scope: Bools | None = None) -> bool:
     """Whether nodes (in scope, if given) have less than the minimum free, so that others are powered up."""
-    scope = np.ones(len(state.group), np.bool_) if scope is None else scope
+    scope = state.everywhere if scope is None else scope
     return not room_on_all(state, scope, kept_free(state, options.factors[0], options.allowed))
 
 
@@ -416,7 +414,7 @@ def restore(state: State, options: SqueezeOptions, found: Mapping[str, Any]) -> 
         late = frozenset(state.nodes[name] for name in phase["late"])
         phases.append(Phase(action, rows, tuple(made), late))
     reasons = {state.nodes[name]: why for name, why in found["kept"].items()}
-    instances = {row.name: index for index, row in enumerate(state.cluster.instances)}
+    instances = state.rows_by_name()
     refused = {instances[name]: why for name, why in found.get("refused", {}).items()}
     power = PowerPlan(tuple(phases), after, found["enough"], reasons, refused)
     return SqueezePlan(state, options, power)
