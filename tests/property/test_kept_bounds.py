@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.balancing.balance import candidates, score_of, search_of
+from ganeti_htools.engine.balancing.balance import Search, candidates, score_of, search_of
 from ganeti_htools.engine.balancing.scoring import failovers, relocations
-from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.balancing.step_search import bounds_of
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.batches import batches_of

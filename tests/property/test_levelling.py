@@ -7,8 +7,7 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.groups.levelling import level
-from ganeti_htools.engine.groups.loads import group_loads
+from ganeti_htools.engine.groups.levelling import group_loads, level
 from ganeti_htools.engine.groups.outcome import RegroupingLimits, RegroupingOutcome
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.rules import RegroupingRules

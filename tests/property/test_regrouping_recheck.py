@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.groups import recheck
+from ganeti_htools.engine.groups import regrouping
 from ganeti_htools.engine.groups.outcome import RegroupingLimits, RegroupingOutcome
 from ganeti_htools.engine.groups.redistribution import redistribute
 from ganeti_htools.engine.groups.regrouping import Regrouping
@@ -36,7 +36,7 @@ def test_rest_of_plan_is_accepted_after_any_step(described: Cluster, seed: int) 
     outcome, named = planned(state)
     now = Regrouping(state, rules_of(state))
     for number, move in enumerate(outcome.after.moved):
-        assert recheck.obstacle(again_at(state, now), named[number:]) is None
+        assert regrouping.recheck_moves(again_at(state, now), named[number:]) is None
         gone = rng.randrange(1, len(move.parts) + 1)
         half = now.copy()
         assert half.move(move.instance, move.parts[:gone])
@@ -44,7 +44,7 @@ def test_rest_of_plan_is_accepted_after_any_step(described: Cluster, seed: int) 
         told = remaining_move(again.state, move.instance, named[number])
         assert told is not None
         assert told.parts == named[number].parts[gone:]
-        assert recheck.obstacle(again, named[number:]) is None
+        assert regrouping.recheck_moves(again, named[number:]) is None
         assert again.state.pnode.tolist() == outcome.after.state.pnode.tolist()
         assert again.state.snode.tolist() == outcome.after.state.snode.tolist()
         assert now.move(move.instance, move.parts)
@@ -70,7 +70,7 @@ def test_accepted_plan_makes_no_group_worse(described: Cluster, seed: int) -> No
     again = again_at(state, now)
     groups = sorted(again.rules.groups)
     before = {group: again.diagnosis(group) for group in groups}
-    if recheck.obstacle(again, named) is None:
+    if regrouping.recheck_moves(again, named) is None:
         for group in groups:
             assert not again.diagnosis(group).worse_than(before[group])
             assert set(again.diagnosis(group).between) <= set(before[group].between)

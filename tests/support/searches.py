@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import candidates, search_of
+from ganeti_htools.engine.balancing.balance import Search, candidates, search_of
 from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.scoring import (
     MoveCandidates,
@@ -12,7 +12,6 @@ from ganeti_htools.engine.balancing.scoring import (
     SearchSpace,
     location_exclusion_changes,
 )
-from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.balancing.step_search import StepSearch
 from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.batches import batches_of

@@ -11,7 +11,7 @@ from ganeti_htools.cli.report.layout import fitting_table, gib
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.groups.bottleneck import bottleneck
 from ganeti_htools.engine.groups.diagnosis import reasons
-from ganeti_htools.engine.groups.loads import DYNAMIC, STATIC, GroupLoads, group_loads
+from ganeti_htools.engine.groups.levelling import DYNAMIC, STATIC, GroupLoads, group_loads
 from ganeti_htools.engine.groups.outcome import RegroupingOutcome
 from ganeti_htools.engine.groups.partitions import exchanges, methods
 from ganeti_htools.engine.groups.regrouping import Regrouping

@@ -13,18 +13,118 @@ from functools import partial
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.own_nodes import May
-from ganeti_htools.engine.balancing.search import Search
+from ganeti_htools.engine.balancing.baseline import Baseline
+from ganeti_htools.engine.balancing.new_nodes import NewNodes
+from ganeti_htools.engine.balancing.own_nodes import KeptBounds, May, OwnNodesByKind
+from ganeti_htools.engine.balancing.scoring import MoveCandidates, SearchSpace, location_exclusion_changes
 from ganeti_htools.engine.balancing.sets import SetSearch
-from ganeti_htools.engine.balancing.ties import BestMove, clearly_lower
+from ganeti_htools.engine.balancing.step_search import (
+    CLOSE,
+    LEAST,
+    BestMove,
+    MoveReport,
+    StepSearch,
+    best_of,
+    clearly_lower,
+)
 from ganeti_htools.engine.moving.traffic import bandwidths, seconds
 from ganeti_htools.engine.rules import affinity, choice, placement_rules, settling
 from ganeti_htools.engine.rules.batches import Batch, NodeFacts, batches_of
 from ganeti_htools.engine.rules.components import INDEX, WEIGHTS
+from ganeti_htools.engine.rules.score import statistics
+from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools
-from ganeti_htools.model.moves import Move, MoveKind, Operation
+from ganeti_htools.model.moves import KINDS, Move, MoveKind, Operation
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
+
+
+class Search:
+    """The search for the best move, repeated as moves are made. ``may`` selects the allowed moves.
+
+    For each batch it keeps the changes of the instances' own nodes (``own``) and of new nodes (``new``: as
+    secondaries and as primaries, see :attr:`MoveKind.to_primary`).
+    """
+
+    @np.errstate(invalid="ignore", divide="ignore", over="ignore")  # nodes that report nothing
+    def __init__(
+        self, facts: NodeFacts, batches: Sequence[Batch], scope: Bools, force: bool, may: May
+    ) -> None:
+        self.state, offline = facts.state, facts.state.columns.offline
+        self.space = SearchSpace.of(facts, scope, force)
+        parts, targets = self.space.parts, self.space.targets
+        forces = [force] if force or not (scope & offline).any() else [False, True]
+        self.batches, self.own, self.new = list(batches), list[OwnNodesByKind](), list[dict[bool, NewNodes]]()
+        for batch in batches:
+            kinds = KINDS[batch.mirror]
+            first_of = {kind.to_primary: kind for kind in reversed(kinds) if kind.takes_node and len(targets)}
+            new = {
+                to_primary: NewNodes(facts, parts, batch, kind, targets, forces)
+                for to_primary, kind in first_of.items()
+            }
+            self.new.append(new)
+            self.own.append(OwnNodesByKind(facts, parts, batch, kinds, force, may, new))
+        self.share = LEAST  # of the highest possible gain, where the next step begins
+        self.baseline: Baseline | None = None  # once it is needed
+        self.bounds = KeptBounds(self.own, self.new, sum(len(batch.rows) for batch in batches))
+
+    def note(self, *trials: Trial) -> None:
+        """Update the search after moves that have been settled."""
+        nodes = np.array(sorted({int(node.rows[0]) for trial in trials for node in trial.changes}))
+        self.space.facts.refresh(nodes)
+        self.baseline = None
+        concerned = np.zeros(len(self.space.scope) + 1, np.bool_)  # the last entry stands for NOWHERE
+        concerned[nodes] = True
+        there = concerned[self.state.pnode] | concerned[self.state.snode]
+        for batch, own, new in zip(self.batches, self.own, self.new, strict=True):
+            members = np.flatnonzero(there[batch.rows])
+            if len(members):
+                own.refresh(members)
+            for each in new.values():
+                each.refresh(nodes)
+
+    @np.errstate(invalid="ignore", divide="ignore", over="ignore")  # nodes that report nothing
+    def score(self) -> float:
+        """Compute the present score from nothing."""
+        baseline = self.baseline = self.baseline or self.space.baseline()
+        columns = self.space.parts.columns()
+        return float(statistics(columns, baseline.values, baseline.location_exclusion).score())
+
+    @np.errstate(invalid="ignore", divide="ignore", over="ignore")  # nodes that report nothing
+    def best(
+        self,
+        current: float,
+        barred: Bools | None = None,
+        report: MoveReport | None = None,
+        rough: bool = False,
+        enough: float | None = None,
+    ) -> BestMove | None:
+        """Find the move that leaves the lowest score below the ``current`` one; of equal ones the first.
+
+        The order is that of instances; a failover comes before all other moves, then new nodes in order, and
+        for each new node the kinds in the order of their table. Instances that are ``barred`` stay.
+        ``report`` gets each move. With ``rough``, ``current`` is right to about 1e-8 only. So is the score of
+        a single best move that is clearly better than ``enough``.
+        """
+        baseline = self.baseline = self.baseline or self.space.baseline()
+        self.bounds.update(baseline)
+        search = StepSearch(self.space, baseline, current, CLOSE if rough else 0.0, report, self.share)
+        found = search.moves(list(self.candidates(barred)))
+        self.bounds.passed += search.scored
+        self.share = search.share
+        return best_of(self.space, baseline, found, search.limit, enough)
+
+    def candidates(self, barred: Bools | None = None) -> Iterator[MoveCandidates]:
+        """Yield all moves that may be made now, by batch and kind."""
+        for batch, own, new in zip(self.batches, self.own, self.new, strict=True):
+            exclusion = location_exclusion_changes(self.space, batch)
+            for kind, nodes in own.kinds.items():
+                may, free = nodes.may, nodes.free
+                if barred is not None:
+                    may, free = may & ~barred[batch.rows], free & ~barred[batch.rows]
+                arriving = new.get(kind.to_primary) if kind.takes_node else None
+                yield MoveCandidates(batch, kind, may, free, nodes, arriving, exclusion)
+
 
 NEGLIGIBLE = 0.01  # factors below this make no difference
 

@@ -13,19 +13,18 @@ from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
 from operator import itemgetter
+from typing import Protocol
 
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import allowed, candidates, score_of
 from ganeti_htools.engine.balancing.baseline import Baseline
-from ganeti_htools.engine.balancing.patience import SearchPatience
 from ganeti_htools.engine.balancing.place_exchanges import PlaceExchanges, PricedExchanges
-from ganeti_htools.engine.balancing.place_moves import PlaceMove, PlaceMoves
-from ganeti_htools.engine.balancing.priced_plans import weights_of
+from ganeti_htools.engine.balancing.place_scores import PlaceMove, PlaceMoves
 from ganeti_htools.engine.balancing.replay import Replay
 from ganeti_htools.engine.balancing.scoring import SearchSpace, exact
 from ganeti_htools.engine.balancing.visits import Visit, Visits, unbeaten
-from ganeti_htools.engine.balancing.way_costs import Costs, Homes
+from ganeti_htools.engine.balancing.way_costs import Costs, Homes, weights_of
 from ganeti_htools.engine.balancing.ways import NodePair, exchanged_goals, first_moves, goals_of
 from ganeti_htools.engine.moving.traffic import bandwidths
 from ganeti_htools.engine.rules.batches import Batch
@@ -35,6 +34,17 @@ from ganeti_htools.model.moves import Move
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
+
+
+class SearchPatience(Protocol):
+    """Decides whether to go on. Equal answers lead to equal plans."""
+
+    def searches(self, score: float) -> bool:
+        """Whether the search, with this present score, makes one more step."""
+
+    def plans(self) -> bool:
+        """Whether one more plan is made, or tried in another order; the question comes right before it."""
+
 
 COLD = 0.03  # the noise falls to this part of the first one
 FEWEST_RATED, MOST_RATED = 32, 256  # exchanges in a rating

@@ -19,7 +19,7 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.new_nodes import BLOCK
 from ganeti_htools.engine.balancing.own_nodes import May
-from ganeti_htools.engine.balancing.ties import CLOSE, BestMove
+from ganeti_htools.engine.balancing.step_search import CLOSE, BestMove
 from ganeti_htools.engine.rules import affinity, choice, placement_rules
 from ganeti_htools.engine.rules.batches import AMOUNTS, FIGURES, Batch, NodeFacts, batches_of
 from ganeti_htools.engine.rules.node_rules import CODE, FITS

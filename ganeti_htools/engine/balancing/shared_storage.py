@@ -17,7 +17,7 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.shared_instances import COUNTS, PER_LOST, SharedInstances
-from ganeti_htools.engine.balancing.ties import CLOSE
+from ganeti_htools.engine.balancing.step_search import CLOSE
 from ganeti_htools.engine.rules import choice, node_rules, settling
 from ganeti_htools.engine.rules.components import SPREAD, table
 from ganeti_htools.engine.rules.deviation import Deviation

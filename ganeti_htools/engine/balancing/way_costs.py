@@ -11,7 +11,10 @@ import numpy as np
 
 from ganeti_htools.model import tags
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
+from ganeti_htools.model.options import CopyingOptions
 from ganeti_htools.model.state import State
+
+TIB = 1 << 20  # MiB
 
 # Stands for any node that is not a home.
 ELSEWHERE = NOWHERE - 1
@@ -105,3 +108,15 @@ def _change(was: Floats, goal: Floats) -> Floats:
     """Compute a change of costs. Only a longer way led to a place out of reach: it is free to leave."""
     change: Floats = goal - np.where(np.isinf(was), 0.0, was)
     return change
+
+
+def weights_of(copying: CopyingOptions) -> Weights:
+    """Return the weights by which copying is charged: points of score if it has a price, otherwise MiB."""
+    if not copying.priced:
+        return Weights()
+    memory, failover = copying.price_memory, copying.price_failover
+    return Weights(
+        copying.price / TIB,
+        (copying.price if memory is None else memory) / TIB,
+        copying.price / 1024 if failover is None else failover,
+    )

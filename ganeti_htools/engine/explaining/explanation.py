@@ -12,8 +12,14 @@ from ganeti_htools.engine.allocation.lost_allocations import LostAllocations
 from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.allocation.solution import PATIENCE
 from ganeti_htools.engine.decide import decide, place
-from ganeti_htools.engine.explaining.components import scored
-from ganeti_htools.engine.explaining.places import ExplainedPlace, commonest, places, redundant, with_lacks
+from ganeti_htools.engine.explaining.places import (
+    ExplainedPlace,
+    commonest,
+    places,
+    redundant,
+    scored,
+    with_lacks,
+)
 from ganeti_htools.engine.redundancy.checks import Check
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.node_rules import FITS

@@ -1,18 +1,18 @@
 """Places of an instance: the reason against each, or its effect on the score."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from ganeti_htools.engine.allocation import shortage
-from ganeti_htools.engine.explaining.components import scored
 from ganeti_htools.engine.redundancy.checks import Check
 from ganeti_htools.engine.rules import instance_policy, placement_rules
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
 from ganeti_htools.engine.rules.score import Statistics
-from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.engine.rules.trial import NodeChange, Trial, updated
+from ganeti_htools.model.columns import NOWHERE, Bools, Floats
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
@@ -115,3 +115,19 @@ def with_broken_rules(place: ExplainedPlace, state: State, asked: RequestedInsta
 
 def commonest(codes: Codes) -> str:
     return FAIL[int(np.bincount(codes).argmax())].value
+
+
+def scored(
+    base: Statistics, touched: Iterable[NodeChange], exclusion: Any, shape: tuple[int, ...]
+) -> tuple[Floats, list[Floats]]:
+    """Compute scores, and their components (unweighted), of candidates that touch some nodes in ``base``.
+
+    ``exclusion`` is the change of the location exclusion score. A component that is no number in ``base``
+    stays so.
+    """
+    after = updated(base, touched, exclusion)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        spreads = zip(after.variances, base.variances, strict=True)
+        after = replace(after, variances=tuple(old if np.isnan(old) else new for new, old in spreads))
+        parts = [np.broadcast_to(part, shape) for part in after.components()]
+        return np.broadcast_to(after.score(), shape), parts

@@ -26,8 +26,8 @@ from ganeti_htools.planning.jobsets import Names, PlannedMove, cost_of, jobs_of,
 from ganeti_htools.planning.plan import Progress, Tool, ToolOptions, ToolPlan
 
 if TYPE_CHECKING:
-    from ganeti_htools.engine.balancing.patience import SearchPatience
-    from ganeti_htools.engine.balancing.priced_plans import PricedPlan
+    from ganeti_htools.engine.balancing.front import PricedPlan
+    from ganeti_htools.engine.balancing.place_plans import SearchPatience
     from ganeti_htools.engine.balancing.replay import RatedPlan
 
 T = TypeVar("T")
@@ -227,7 +227,7 @@ class BalancingPlan(ToolPlan[HbalOptions]):
         copying = self.options.copying
         if not (copying.limited or copying.front):
             return copying
-        from ganeti_htools.engine.balancing.priced_plans import priced_plans  # seldom needed
+        from ganeti_htools.engine.balancing.front import priced_plans  # seldom needed
 
         sets = executed_jobsets([moves for part in self.parts for moves in jobsets(part.moves)], self.options)
         steps = [move.move for moves in sets for move in moves]
@@ -320,7 +320,7 @@ def _default_price(state: State, scope: Bools, options: HbalOptions) -> float:
     """Return the price of copying if a search has none; 0 if there is no search or the options choose."""
     if options.copying.chosen or not (options.optimise or options.copying.limited):
         return 0.0
-    from ganeti_htools.engine.balancing.priced_plans import default_price  # seldom needed
+    from ganeti_htools.engine.balancing.front import default_price  # seldom needed
 
     return default_price(state, scope)
 

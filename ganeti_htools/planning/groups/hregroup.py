@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.groups import compression, levelling, recheck, redistribution
+from ganeti_htools.engine.groups import compression, levelling, redistribution, regrouping
 from ganeti_htools.engine.groups.outcome import EmptiableGroup, RegroupingLimits, RegroupingOutcome
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.rules import RegroupingRules
@@ -116,7 +116,7 @@ class RegroupPlan(ToolPlan[RegroupOptions]):
     def obstacle(self, state: State, rest: Jobsets) -> str | None:
         """Make the remaining moves; an instance on its way only makes the rest of its move."""
         moves = [job.step for jobs in rest for job in jobs if job.step is not None]
-        return recheck.obstacle(Regrouping(state, rules_of(state, self.options)), moves)
+        return regrouping.recheck_moves(Regrouping(state, rules_of(state, self.options)), moves)
 
     def confirm(self, state: State, rest: Jobsets) -> Review:
         """Leave out the parts of moves that have been made."""

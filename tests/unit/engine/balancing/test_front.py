@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.balance import rebalance
-from ganeti_htools.engine.balancing.front import Front, choose, front, spread
-from ganeti_htools.engine.balancing.priced_plans import PricedPlan, priced_plans
+from ganeti_htools.engine.balancing.front import Front, PricedPlan, choose, front, priced_plans, spread
 from ganeti_htools.engine.balancing.recheck import obstacle
 from ganeti_htools.engine.moving.named_moves import named
 from ganeti_htools.model.derive import derive

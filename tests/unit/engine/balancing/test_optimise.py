@@ -1,8 +1,7 @@
 import numpy as np
 
 from ganeti_htools.backends import text
-from ganeti_htools.engine.balancing.front import optimise
-from ganeti_htools.engine.balancing.priced_plans import default_price
+from ganeti_htools.engine.balancing.front import default_price, optimise
 from ganeti_htools.engine.balancing.replay import RatedPlan
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive

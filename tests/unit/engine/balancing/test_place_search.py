@@ -9,8 +9,8 @@ import pytest
 
 from ganeti_htools.engine.balancing.balance import candidates, score_of
 from ganeti_htools.engine.balancing.place_exchanges import PlaceExchanges
-from ganeti_htools.engine.balancing.place_moves import PlaceMoves
 from ganeti_htools.engine.balancing.place_plans import PATIENCE, RATINGS, Annealing, TabuSearch, wander
+from ganeti_htools.engine.balancing.place_scores import PlaceMoves
 from ganeti_htools.engine.balancing.scoring import SearchSpace
 from ganeti_htools.engine.balancing.visits import Visit, Visits
 from ganeti_htools.engine.balancing.way_costs import Costs, Homes, Weights
@@ -114,7 +114,7 @@ def test_ratings_without_anything_better_count_as_steps() -> None:
 
 
 def test_large_clusters_are_searched_in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ganeti_htools.engine.balancing.place_moves.PLACES", 5 * 36)
+    monkeypatch.setattr("ganeti_htools.engine.balancing.place_scores.PLACES", 5 * 36)
     monkeypatch.setattr("ganeti_htools.engine.balancing.linear_score.LARGEST", 100)
     assert PlaceMoves(*start()).number == (4, 1)
     assert not list(Annealing(PlaceExchanges(*start())).round(1e-6, 1.0))

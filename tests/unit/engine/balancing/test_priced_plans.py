@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.priced_plans import default_price, priced_plans
+from ganeti_htools.engine.balancing.front import default_price, priced_plans
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import Move, MoveKind

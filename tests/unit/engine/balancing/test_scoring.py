@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.balance import score_of
+from ganeti_htools.engine.balancing.balance import Search, score_of
 from ganeti_htools.engine.balancing.scoring import PER_LOCATION, ScoredMoves, relocations
-from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.components import INDEX, WEIGHTS
 from ganeti_htools.engine.rules.node_rules import FITS

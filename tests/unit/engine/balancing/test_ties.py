@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.balancing.ties import BestMove, best_of
+from ganeti_htools.engine.balancing.step_search import BestMove, best_of
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.moves import RANK, MoveKind

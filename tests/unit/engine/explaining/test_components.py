@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.explaining.components import scored
+from ganeti_htools.engine.explaining.places import scored
 from ganeti_htools.engine.rules import choice, placements, settling
 from ganeti_htools.engine.rules.components import COMPONENTS, INDEX, LOCATION_EXCLUSION, WEIGHTS
 from ganeti_htools.engine.rules.trial import Trial

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.groups.loads import DYNAMIC, STATIC, GroupLoads, group_loads
+from ganeti_htools.engine.groups.levelling import DYNAMIC, STATIC, GroupLoads, group_loads
 from ganeti_htools.model.cluster import Cluster, Group, Load
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate

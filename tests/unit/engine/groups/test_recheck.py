@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.groups import recheck
+from ganeti_htools.engine.groups import regrouping
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.rules import RegroupingRules
 from ganeti_htools.engine.moving.named_moves import remaining_move
@@ -42,7 +42,7 @@ def now(cluster: Cluster, movable: bool = True) -> Regrouping:
 
 
 def obstacle(cluster: Cluster, movable: bool = True) -> str | None:
-    return recheck.obstacle(now(cluster, movable), MOVES)
+    return regrouping.recheck_moves(now(cluster, movable), MOVES)
 
 
 def without(cluster: Cluster, name: str) -> Cluster:
@@ -57,7 +57,7 @@ def changed(cluster: Cluster, name: str, **facts: object) -> Cluster:
 @pytest.mark.parametrize("m", [("a0", "a1"), ("a0", "b0"), ("b0", "a0"), ("b0", "b1")])
 def test_partly_moved_instance_continues_its_route(m: tuple[str, str]) -> None:
     after = now(made(m))
-    assert recheck.obstacle(after, MOVES) is None
+    assert regrouping.recheck_moves(after, MOVES) is None
     assert after.state.names([after.state.pnode[0], after.state.snode[0]]) == ["b0", "b1"]
 
 
