@@ -1,6 +1,6 @@
 """A cluster from luxid's answers to the queries of Ganeti's tools, and to a query for networks."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ganeti_htools.backends import query_rows
@@ -56,27 +56,34 @@ def parse_with_silent_nodes(answers: ClusterAnswers) -> Cluster:
 def parse(answers: ClusterAnswers, before: tuple[ClusterAnswers, Cluster] | None = None) -> Cluster:
     """Return the cluster in the answers. Raises DataError, also for a node in use that does not report.
 
-    Rows that are the same objects as in the answers ``before`` are not read again.
+    Rows that stayed as they are in the answers ``before`` are not read again.
     """
-    known = _parsed_rows(*before) if before else {}
+    known = _known_rows(*before) if before else {}
+
+    def read(kind: str, rows: Iterable[QueryRow], parse_row: Callable[[QueryRow], Any]) -> list[Any]:
+        found = []
+        for row in rows:
+            old, made = known.get((kind, str(row.values.get("name"))), (None, None))
+            found.append(made if row == old else parse_row(row))
+        return found
+
     networks = query_rows.networks([_Fields("Network", row) for row in answers.networks])
-    groups = [known.get(id(row)) or query_rows.group(_Fields("Group", row)) for row in answers.groups]
+    groups = read("groups", answers.groups, lambda row: query_rows.group(_Fields("Group", row)))
     return query_rows.cluster(
         Fields("Parsing cluster info", answers.info),
         [query_rows.with_networks(group, networks) for group in groups],
-        [known.get(id(row)) or _node(_Fields("Node", row)) for row in answers.nodes],
-        [known.get(id(row)) or instance(row) for row in answers.instances],
+        read("nodes", answers.nodes, _node),
+        read("instances", answers.instances, instance),
     )
 
 
-def _parsed_rows(answers: ClusterAnswers, cluster: Cluster) -> dict[int, Any]:
-    """Return the parsed row for each answer row, by the answer row's identity."""
-    pairs = (
-        (answers.groups, cluster.groups),
-        (answers.nodes, cluster.nodes),
-        (answers.instances, cluster.instances),
-    )
-    return {id(row): made for rows, all_made in pairs for row, made in zip(rows, all_made, strict=True)}
+def _known_rows(answers: ClusterAnswers, cluster: Cluster) -> dict[tuple[str, str], tuple[QueryRow, Any]]:
+    """Return each answer row with the row parsed from it, by kind and name."""
+    return {
+        (kind, str(row.values["name"])): (row, made)
+        for kind in ("groups", "nodes", "instances")
+        for row, made in zip(getattr(answers, kind), getattr(cluster, kind), strict=True)
+    }
 
 
 class _Fields(Fields):
@@ -102,7 +109,8 @@ class _Fields(Fields):
             raise DataError(f"{self.owner}: key '{key}': {_REASONS[self.missing[key]]}") from None
 
 
-def _node(fields: Fields) -> Node:
+def _node(row: QueryRow) -> Node:
+    fields = _Fields("Node", row)
     exclusive = fields.boolean("ndp/exclusive_storage")
     return query_rows.node(
         fields,

@@ -20,17 +20,17 @@ from ganeti_htools.model.units_in_use import pools_of_tags, units_of_disks
 
 
 class CompletedRows:
-    """Cache of the rows completed for the last request, by the identity of the request's rows.
+    """Cache of the rows completed for the last request, by name.
 
-    Each entry holds the rows that it was made from, so that no identity is reused.
+    Each entry begins with all that it was made from.
     """
 
     def __init__(self) -> None:
-        self.nodes: dict[int, tuple[Node, Node, DesiredUnit | None, Node]] = {}
-        self.instances: dict[int, tuple[Instance, Instance | None, Instance]] = {}
-        self.filled: dict[tuple[int, int], tuple[Node, Node, Node]] = {}
-        self.inventories: dict[int, tuple[Node, Inventories, Node]] = {}
-        self.loaded: dict[int, tuple[Node, float, Node]] = {}
+        self.nodes: dict[str, tuple[Node, Node, DesiredUnit | None, Node]] = {}
+        self.instances: dict[str, tuple[Instance, Instance | None, Instance]] = {}
+        self.filled: dict[str, tuple[Node, Node, Node]] = {}
+        self.inventories: dict[str, tuple[Node, Inventories, Node]] = {}
+        self.loaded: dict[str, tuple[Node, float, Node]] = {}
         self._known: tuple[Instance, ...] = ()
         self._named: dict[str, Instance] = {}
 
@@ -53,10 +53,10 @@ def with_known_inventories(cluster: Cluster, known: Cluster, cache: CompletedRow
     rows = []
     for node in cluster.nodes:
         if (inventories := by_name.get(node.name)) is not None:
-            entry = before.get(id(node))
-            if entry is None or entry[1] is not inventories:
+            entry = before.get(node.name)
+            if entry is None or entry[:-1] != (node, inventories):
                 entry = node, inventories, replace(node, inventories=inventories)
-            cache.inventories[id(node)] = entry
+            cache.inventories[node.name] = entry
             node = entry[-1]
         rows.append(node)
     return replace(cluster, nodes=tuple(rows))
@@ -67,11 +67,11 @@ def with_known_loads(cluster: Cluster, loads: Mapping[str, float], cache: Comple
     before, cache.loaded = cache.loaded, {}
     rows = []
     for node in cluster.nodes if loads else ():
-        entry, load = before.get(id(node)), loads.get(node.name)
+        entry, load = before.get(node.name), loads.get(node.name)
         if load is not None:
-            if entry is None or entry[1] != load:
+            if entry is None or entry[:-1] != (node, load):
                 entry = node, load, replace(node, cpu_load=load)
-            cache.loaded[id(node)] = entry
+            cache.loaded[node.name] = entry
             node = entry[-1]
         rows.append(node)
     return replace(cluster, nodes=tuple(rows)) if loads else cluster
@@ -102,9 +102,11 @@ def with_disks(cluster: Cluster, other: Cluster, cache: CompletedRows) -> Cluste
     for node in cluster.nodes:
         source = others.get(node.name)
         if source is not None and node.t_mem:
-            key = id(node), id(source)
-            filled[key] = cache.filled.get(key) or (node, source, with_disk(node, source))
-            node = filled[key][-1]
+            entry = cache.filled.get(node.name)
+            if entry is None or entry[:-1] != (node, source):
+                entry = node, source, with_disk(node, source)
+            filled[node.name] = entry
+            node = entry[-1]
         nodes.append(node)
     cache.filled = filled
     return replace(cluster, nodes=tuple(nodes)) if filled else cluster
@@ -167,10 +169,10 @@ def _nodes(
     for node in cluster.nodes:
         other = known.get(node.name)
         if other is not None and node.t_mem:
-            entry = before.get(id(node))
-            if entry is None or entry[1] is not other or entry[2] != unit:
+            entry = before.get(node.name)
+            if entry is None or entry[:-1] != (node, other, unit):
                 entry = node, other, unit, _with_storage(node, other, unit)
-            cache.nodes[id(node)] = entry
+            cache.nodes[node.name] = entry
             node = entry[-1]
         rows.append(node)
     return tuple(rows)
@@ -179,10 +181,10 @@ def _nodes(
 def _instances(cluster: Cluster, known: Mapping[str, Instance], cache: CompletedRows) -> tuple[Instance, ...]:
     before, now = cache.instances, {}
     for row in cluster.instances:
-        entry, other = before.get(id(row)), known.get(row.name)
-        if entry is None or entry[1] is not other:
+        entry, other = before.get(row.name), known.get(row.name)
+        if entry is None or entry[:-1] != (row, other):
             entry = row, other, with_disk_units(row, other.disks) if other else row
-        now[id(row)] = entry
+        now[row.name] = entry
     cache.instances = now
     return tuple(entry[-1] for entry in now.values())
 

@@ -1,7 +1,6 @@
 """A table of the figures of instances, most of it copied from the previous table.
 
-Between two requests nearly all instance rows are the same objects. One array operation copies their
-figures.
+Between two requests nearly all instance rows stay equal. One array operation copies their figures.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.columns import Bools, Ints
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.needs_table import NeedsTable, tabulate_needs
 from ganeti_htools.model.placement_tags import has_rules
 from ganeti_htools.model.policy import Demand, IPolicy
@@ -57,7 +56,7 @@ class Figures:
     classes: Ints
     secondary_classes: Ints
     demands: dict[Demand, int]
-    positions: dict[int, int]  # by identity of the row
+    positions: dict[str, int]  # by name
     verdicts: dict[tuple[IPolicy, bool], dict[int, bool]]  # by policy and exclusive storage
 
     def part(self, rows: Ints) -> "Figures":
@@ -80,15 +79,14 @@ def tabulate(
     policies: Collection[IPolicy] = (),
     units: Units = SINGLE,
 ) -> Figures:
-    """Build the table of instances; rows that are the same objects in ``known`` are copied.
+    """Build the table of instances; rows that are in ``known`` too are copied.
 
     Cached verdicts are kept for the given ``policies`` only.
     """
     if known and known.units != units:
         known = None
     demands: dict[Demand, int] = known.demands if known else {}
-    positions = known.positions if known else {}
-    sources = np.fromiter((positions.get(id(row), -1) for row in rows), np.int64, len(rows))
+    sources = _positions(rows, known) if known else np.full(len(rows), NOWHERE)
     disk = np.zeros((len(rows), len(units.local)), np.int64)
     wants = np.zeros((len(rows), len(units.local) + len(units.pools) + len(units.classes)), np.bool_)
     classes, kept = np.zeros((2, len(rows), len(units.classes)), np.int64)
@@ -111,10 +109,20 @@ def tabulate(
         values[fresh] = _records(new, needs, demands)
         disk[fresh], wants[fresh] = needs.disk, needs.wants
         classes[fresh], kept[fresh] = needs.classes, needs.secondary_classes
-    positions = {id(row): position for position, row in enumerate(rows)}
+    positions = {row.name: position for position, row in enumerate(rows)}
     wanted = frozenset(policies)
     verdicts = {key: of for key, of in known.verdicts.items() if key[0] in wanted} if known else {}
     return Figures(tuple(rows), values, units, disk, wants, classes, kept, demands, positions, verdicts)
+
+
+def _positions(rows: Sequence[Instance], known: Figures) -> Ints:
+    """Return the positions of equal rows in a known table, NOWHERE where there is none."""
+    found = np.fromiter((known.positions.get(row.name, NOWHERE) for row in rows), np.int64, len(rows))
+    for at in np.flatnonzero(found != NOWHERE).tolist():
+        row, old = rows[at], known.rows[found[at]]
+        if row is not old and row != old:
+            found[at] = NOWHERE
+    return found
 
 
 def _records(rows: Sequence[Instance], needs: NeedsTable, demands: dict[Demand, int]) -> NDArray[np.void]:

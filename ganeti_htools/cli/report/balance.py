@@ -323,8 +323,7 @@ def report(
 
 def _document(group: GroupReport, jobsets_before: int) -> dict[str, Any]:
     before, after, stranded, _ = group
-    state, scope, made, greedy = before.state, before.scope, after.plan.moves, after.plan.greedy
-    jobset = {id(move): number for number, jobs in enumerate(after.sets, jobsets_before + 1) for move in jobs}
+    state, scope, greedy = before.state, before.scope, after.plan.greedy
     steps = [
         {
             "instance": move.step.instance,
@@ -332,10 +331,11 @@ def _document(group: GroupReport, jobsets_before: int) -> dict[str, Any]:
             "from": move.step.was,
             "to": move.step.now,
             "score": move.step.score,
-            "jobset": jobset[id(move)],
+            "jobset": number,
             "commands": move.commands,
         }
-        for move in made
+        for number, jobs in enumerate(after.sets, jobsets_before + 1)
+        for move in jobs
     ]
     parts = [side.figures.components() for side in (before, after)]
     front = [{**plan, "score": float(plan["score"])} for plan in after.plan.front]

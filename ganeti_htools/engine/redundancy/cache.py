@@ -10,7 +10,6 @@ from ganeti_htools.engine.redundancy.deltas import (
     reserve_delta,
     secondary_deltas,
 )
-from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Floats
 from ganeti_htools.model.state import RequestedInstance, State
 
@@ -30,9 +29,7 @@ class LossCache:
         self._primary: dict[Any, PlacementDelta] = {}
         self._secondary: dict[Any, Floats] = {}
         self._reserve: dict[SpreadWeights, Floats] = {}
-        self._rows: dict[int, tuple[Instance, RequestedInstance]] = {}
-        self._needs: dict[Any, int] = {}
-        self._numbers: dict[int, tuple[RequestedInstance, int]] = {}
+        self._instances: dict[int, RequestedInstance] = {}  # by index
 
     def suspects_first(self, nodes: Iterable[int]) -> list[int]:
         """The nodes, those before all others whose loss was fatal before."""
@@ -47,10 +44,10 @@ class LossCache:
     def instance(self, state: State, index: int) -> RequestedInstance:
         """The instance of a row, as a placement sees it."""
         row = state.cluster.instances[index]
-        known = self._rows.get(id(row))
-        if known is None or known[1].index != index:
-            known = self._rows[id(row)] = row, state.instance(index)  # the row is kept: its id stays its own
-        return known[1]
+        known = self._instances.get(index)
+        if known is None or known.row != row:
+            known = self._instances[index] = state.instance(index)
+        return known
 
     def primary(
         self, state: State, several: Sequence[RequestedInstance], spreads: SpreadWeights
@@ -79,7 +76,7 @@ class LossCache:
         spreads: SpreadWeights,
     ) -> list[Any]:
         """The deltas of instances; unknown ones are found together, those of each kind in one go."""
-        keys = [(self._need(asked), spreads) for asked in several]
+        keys = [(_needs(asked), spreads) for asked in several]
         unknown: dict[Any, dict[Any, RequestedInstance]] = {}
         for key, asked in zip(keys, several, strict=True):
             if key not in known:
@@ -91,14 +88,10 @@ class LossCache:
             known.update(zip(kind, find(state, list(kind.values()), spreads), strict=True))
         return [known[key] for key in keys]
 
-    def _need(self, asked: RequestedInstance) -> int:
-        """A number for all that decides what an instance changes where it comes to, tags aside."""
-        known = self._numbers.get(id(asked))
-        if known is None:
-            need = asked.needs, asked.row.template.survives_node, asked.row.demand
-            number = self._needs.setdefault(need, len(self._needs))
-            known = self._numbers[id(asked)] = asked, number  # kept, so that no other has its identity
-        return known[1]
+
+def _needs(asked: RequestedInstance) -> Any:
+    """All that decides what an instance changes where it comes to, tags aside."""
+    return asked.needs, asked.row.template.survives_node, asked.row.demand
 
 
 def _kind(asked: RequestedInstance) -> Any:

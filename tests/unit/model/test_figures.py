@@ -48,7 +48,7 @@ def test_copied_figures_equal_new_ones(seeds: list[int]) -> None:
 def test_known_rows_are_not_read_again() -> None:
     known = tabulate([INSTANCE])
     known.values["mem"] = 99
-    again = tabulate([replace(INSTANCE), INSTANCE], known)
+    again = tabulate([replace(INSTANCE, vcpus=2), replace(INSTANCE)], known)
     assert again.values["mem"].tolist() == [128, 99]
 
 
