@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ganeti_htools.engine.allocation import allocate, exclusive_storage
-from ganeti_htools.engine.allocation.evacuate import Evacuation, change_group, evacuate_nodes, relocate
+from ganeti_htools.engine.allocation.evacuate import Evacuation, change_group, evacuate_nodes, relocate_off
 from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
@@ -16,7 +16,7 @@ from ganeti_htools.engine.allocation.wording import outcome_line, solution_line
 from ganeti_htools.engine.redundancy.assessment import assess, excusing
 from ganeti_htools.engine.redundancy.checks import SecondaryCheck
 from ganeti_htools.engine.rules import choice, settling
-from ganeti_htools.engine.rules.pools import NO_POOLS, PoolRoom, lacking, pool_room
+from ganeti_htools.engine.rules.pools import NO_POOLS, PoolRoom, full_pool, pool_room
 from ganeti_htools.model import request as wanted
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster, Instance, template_not_enabled
@@ -75,20 +75,22 @@ def decide(
                     group = state.cluster.groups[int(state.group[state.pnode[there]])]
                     placement = replace(placement, group=group.uuid)
             pools, state = pool_room(state), state.copy()
-            placed = place(state, placement, options, is_dedicated(state, request), reporter, pools)
+            placed = place_instance(state, placement, options, is_dedicated(state, request), reporter, pools)
             if not placed.nodes:
                 raise RequestFailed(placed.info)
             return Decision((placed,), state)
         case wanted.MultiAllocate(placements):
             pools, state = pool_room(state), state.copy()
             dedicated = is_dedicated(state, request)
-            places = tuple(place(state, each, options, dedicated, reporter, pools) for each in placements)
+            places = tuple(
+                place_instance(state, each, options, dedicated, reporter, pools) for each in placements
+            )
             return Decision(places, state)
         case wanted.AllocateSecondary(name):
             return _secondary(state, indices[name], options, reporter)
         case wanted.Relocate(name, count, leaving):
             rows = [state.nodes[node] for node in leaving]
-            moved = relocate(state, indices[name], count, rows, options, reporter)
+            moved = relocate_off(state, indices[name], count, rows, options, reporter)
         case wanted.NodeEvacuate(names, mode):
             evacuate = evacuate_nodes
             if options.inter_group:
@@ -102,7 +104,7 @@ def decide(
     return Decision(moved, moved.state)
 
 
-def place(
+def place_instance(
     state: State,
     placement: wanted.Placement,
     options: PlacementOptions,
@@ -125,7 +127,7 @@ def place(
     alike = len({each.row for each in made}) == 1
     if alike:
         asked = made[0]
-    full = [lacking(left, state, each.row) for each in made]
+    full = [full_pool(left, state, each.row) for each in made]
     refusal = refused_everywhere(state, asked.row)
     if refusal is None and full and all(full):
         refusal = f"No valid allocation solutions, most missing: {full[0]}"

@@ -20,11 +20,11 @@ from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.engine.allocation.shortage import arrivals
 from ganeti_htools.engine.balancing.balance import candidates
 from ganeti_htools.engine.balancing.instance_moves import InstanceMove, moves_of
-from ganeti_htools.engine.decide import PlacedInstance, place, refused_everywhere
+from ganeti_htools.engine.decide import PlacedInstance, place_instance, refused_everywhere
 from ganeti_htools.engine.rules import choice, instance_policy, node_rules, placement_rules, settling
 from ganeti_htools.engine.rules.limits import PRIMARY, Limit
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.engine.rules.pools import PoolRoom, lacking, pool_room
+from ganeti_htools.engine.rules.pools import PoolRoom, full_pool, pool_room
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints, of_unit, sorted_unique
 from ganeti_htools.model.errors import RequestFailed
@@ -175,11 +175,11 @@ class _Newcomer:
                 barred
                 or refused_everywhere(state, asked.row)
                 or allocate.lacks_network(state, row, asked)
-                or lacking(pools.free, state, asked.row)
+                or full_pool(pools.free, state, asked.row)
             ):
                 continue
-            nodes = allocate.candidates(state, state.group == row, options.restrict_to)
-            nodes = nodes[instance_policy.codes(state, asked, nodes) == FITS]
+            nodes = allocate.usable_nodes(state, state.group == row, options.restrict_to)
+            nodes = nodes[instance_policy.policy_codes(state, asked, nodes) == FITS]
             groups.append((asked, nodes[placement_rules.eligible(state, asked)[nodes]]))
         return cls(request, options, is_dedicated(state, request), pools, tuple(groups))
 
@@ -197,7 +197,7 @@ class _Newcomer:
         """Place the instance on a copy of a state. With ``remarks`` a refusal names what is missing."""
         placement = self.request.placement
         try:
-            return place(
+            return place_instance(
                 state.copy(), placement, self.options, self.dedicated, pools=self.pools, remarks=remarks
             )
         except RequestFailed as failed:

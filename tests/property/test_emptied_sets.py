@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from ganeti_htools.engine.allocation.move_parts import try_part
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.maintenance.emptying import Emptying, concerned, empty_nodes, stays
+from ganeti_htools.engine.maintenance.following import follow
 from ganeti_htools.engine.maintenance.returning import return_home
-from ganeti_htools.engine.maintenance.ways import follow
 from ganeti_htools.engine.rules import placement_rules, settling
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.cluster import Cluster

@@ -16,8 +16,8 @@ from ganeti_htools.engine.squeezing import squeeze
 from ganeti_htools.engine.squeezing.power_down import power_down
 from ganeti_htools.engine.squeezing.power_group import power_group
 from ganeti_htools.engine.squeezing.power_plan import ANY, Action, AllowedMoves, PowerPlan, Wishes
-from ganeti_htools.engine.squeezing.reserve import redundant, room_on_all
-from ganeti_htools.engine.squeezing.squeeze import NamedPhase, in_order, power_up
+from ganeti_htools.engine.squeezing.reserve import holds_n1, room_on_all
+from ganeti_htools.engine.squeezing.squeeze import NamedPhase, power_up, power_up_in_order
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
@@ -121,14 +121,14 @@ def test_phases_can_be_carried_out_and_keep_minimum_free(seeds: range) -> None:
             for phase in found.phases
         ]
         assert [phase.action for phase in phases] == [Action.ONLINE] + [Action.OFFLINE] * (len(phases) - 1)
-        assert squeeze.obstacle(state, phases[:1], minimum, target, everyone, 1 << 30) is None
-        assert squeeze.obstacle(state, phases, minimum, target, everyone, 1 << 30) is None
+        assert squeeze.recheck_phases(state, phases[:1], minimum, target, everyone, 1 << 30) is None
+        assert squeeze.recheck_phases(state, phases, minimum, target, everyone, 1 << 30) is None
         assert not found.state.columns.offline[list({*found.nodes} - {*found.replaced})].any()
         assert found.state.columns.offline[list(found.replaced)].all()
         if found.replaced:
             replacing += 1
             groups = {*state.group[list(found.replaced)].tolist()}
-            assert all(redundant(found.state, everywhere & (state.group == group)) for group in groups)
+            assert all(holds_n1(found.state, everywhere & (state.group == group)) for group in groups)
     assert replacing
 
 
@@ -153,7 +153,7 @@ def test_omitted_standby_nodes_are_not_needed(seeds: range) -> None:
         if room_on_all(state, scope, [minimum] * len(state.policies)):
             continue
         group = power_group(state, scope, everyone, minimum, target, allowed)
-        first, found = in_order(group), power_up(group)
+        first, found = power_up_in_order(group), power_up(group)
         assert {*found.nodes} <= {*first.nodes}
         assert found.enough == first.enough
         fewer += len(found.nodes) < len(first.nodes)

@@ -115,7 +115,7 @@ def test_a_place_that_was_found_is_the_best_that_is_redundant(case: tuple[State,
     count = new.template.required_nodes
 
     def found(check: Assessment | None) -> Solution | None:
-        nodes = allocate.candidates(state, scope, None)
+        nodes = allocate.usable_nodes(state, scope, None)
         try:
             return allocate.in_scope(state, asked, count, nodes, scope, options, check)
         except RequestFailed:

@@ -8,7 +8,7 @@ from ganeti_htools.engine.allocation.move_parts import try_operation
 from ganeti_htools.engine.rules import affinity, settling
 from ganeti_htools.engine.rules.batches import batches_of
 from ganeti_htools.engine.rules.node_rules import CODE
-from ganeti_htools.engine.rules.relocate import location_exclusion_change, try_move
+from ganeti_htools.engine.rules.relocate import location_exclusion_of_moves, try_move
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.moves import KINDS
@@ -53,5 +53,5 @@ def test_move_equals_its_operations_one_after_the_other(force: bool, case: tuple
                     assert found.codes.tolist() == codes
                 change = affinity.location_exclusion(after, scope) - affinity.location_exclusion(state, scope)
                 new = np.array([node]) if kind.takes_node else None
-                moved = location_exclusion_change(facts, batch.take(np.array([member])), kind, new, scope)
+                moved = location_exclusion_of_moves(facts, batch.take(np.array([member])), kind, new, scope)
                 assert np.ravel(moved).tolist() == [change]

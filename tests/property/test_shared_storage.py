@@ -72,7 +72,7 @@ def test_steps_and_states_equal_those_by_the_rules(seeds: range) -> None:
             continue
         rated += 1
         expected, plan = balance.rebalance(state, scope, replace(TO_THE_END, unmirrored=False), movable)
-        found, steps = shared_storage.rebalance(state, scope, instances)
+        found, steps = shared_storage.rebalance_shared(state, scope, instances)
         number += len(steps)
         assert [replace(step, score=0.0) for step in steps] == [replace(step, score=0.0) for step in plan]
         assert [step.score for step in steps] == pytest.approx([step.score for step in plan], abs=1e-8)

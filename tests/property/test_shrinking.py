@@ -9,7 +9,7 @@ import pytest
 from ganeti_htools.backends import simu, text
 from ganeti_htools.engine.capacity.counting import tiered
 from ganeti_htools.engine.capacity.scope import AllocationScope, on_all_pairs
-from ganeti_htools.engine.capacity.shrinking import Failures, Shrinking, SizeRun, ranked
+from ganeti_htools.engine.capacity.shrinking import Failures, Shrinking, SizeRun, by_frequency
 from ganeti_htools.engine.capacity.verdicts import SizeVerdicts
 from ganeti_htools.engine.rules.pools import pool_room
 from ganeti_htools.model.derive import derive
@@ -64,7 +64,7 @@ def any_size(rng: random.Random) -> InstanceSize:
 
 def one_by_one(shrinking: Shrinking, size: InstanceSize, failures: Failures) -> InstanceSize | None:
     """The first size with a redundant place, less of the most frequent reason, or else of the next."""
-    for fail in ranked(failures):
+    for fail in by_frequency(failures):
         step = size.smaller(fail) if failures[fail] else None
         while step is not None and (smaller := step.smaller(fail)) is not None:
             (verdict,) = shrinking.verdicts.of(step)

@@ -21,7 +21,7 @@ from ganeti_htools.engine.squeezing import power_group as groups
 from ganeti_htools.engine.squeezing import squeeze
 from ganeti_htools.engine.squeezing.power_group import PowerGroup, power_group, with_power
 from ganeti_htools.engine.squeezing.power_plan import Action, AllowedMoves, PowerPlan, Wishes
-from ganeti_htools.engine.squeezing.reserve import redundant
+from ganeti_htools.engine.squeezing.reserve import holds_n1
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
@@ -236,7 +236,7 @@ def test_redundancy_is_kept_while_disks_are_copied(seeds: range) -> None:
 def sound(state: State, found: PowerPlan) -> int:
     """Of how many states on the way of a plan, of a group, it was tried that each node can be lost."""
     everywhere, seen = np.ones(len(state.group), np.bool_), 0
-    assert redundant(state, everywhere)
+    assert holds_n1(state, everywhere)
     for now in made(state, found):
         assert not bad_nodes(now, everywhere).any()
         drained = now.columns.offline & ~state.columns.offline
@@ -274,7 +274,7 @@ def test_nodes_with_mirrored_instances_are_emptied_whole(
             freed += 1
             assert not np.isin(found.state.pnode, found.nodes).any()
             assert not np.isin(found.state.snode, found.nodes).any()
-            assert redundant(found.state, everywhere)
+            assert holds_n1(found.state, everywhere)
             assert len(list(made(state, found))) >= len(found.phases) + len(found.steps)
     assert freed > 2
 

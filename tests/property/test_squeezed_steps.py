@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from ganeti_htools.engine.squeezing.reserve import redundant
+from ganeti_htools.engine.squeezing.reserve import holds_n1
 from ganeti_htools.execution.events import Event, News, Submitted, Submitting
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.planning import view
@@ -40,7 +40,7 @@ def sound(world: World, options: SqueezeOptions) -> bool:
     if any(row.snode in world.drained and row.pnode not in world.drained for row in rows):
         return False
     scopes = [state.group == group for group in np.unique(state.group)]
-    return all(redundant(state, scope) for scope in scopes) and not hsqueeze.lacks_resources(state, options)
+    return all(holds_n1(state, scope) for scope in scopes) and not hsqueeze.lacks_resources(state, options)
 
 
 def options_for(allowed: str) -> SqueezeOptions:

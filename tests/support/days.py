@@ -15,7 +15,7 @@ import numpy as np
 import trio
 
 from ganeti_htools.engine.redundancy.health import bad_nodes
-from ganeti_htools.engine.squeezing.reserve import redundant
+from ganeti_htools.engine.squeezing.reserve import holds_n1
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.types import DiskTemplate, Status
@@ -167,7 +167,7 @@ def _wrong(world: World, group: str, reserve: SqueezeOptions) -> Iterable[str]:
     if hsqueeze.lacks_resources(state, reserve):
         yield f"{group} lacks the reserve"
     state = state_of(group_alone(world.file_cluster(), group), View())
-    if bad_nodes(state, everywhere).any() or not redundant(state, everywhere):
+    if bad_nodes(state, everywhere).any() or not holds_n1(state, everywhere):
         yield f"{group} has lost N+1"
 
 

@@ -10,7 +10,7 @@ from ganeti_htools.engine.balancing.scoring import (
     MoveCandidates,
     ScoredMoves,
     SearchSpace,
-    location_exclusion_changes,
+    weighted_location_exclusion,
 )
 from ganeti_htools.engine.balancing.step_search import StepSearch
 from ganeti_htools.engine.rules import affinity
@@ -35,7 +35,7 @@ def all_candidates(search: Search) -> Iterator[MoveCandidates]:
     for batch, own, new in zip(search.batches, search.own, search.new, strict=True):
         for kind, nodes in own.kinds.items():
             if kind.takes_node and nodes.free.any():
-                location_exclusion = location_exclusion_changes(search.space, batch)
+                location_exclusion = weighted_location_exclusion(search.space, batch)
                 there = new[kind.to_primary]
                 yield MoveCandidates(batch, kind, nodes.may, nodes.free, nodes, there, location_exclusion)
 

@@ -15,7 +15,7 @@ from ganeti_htools.engine.groups.levelling import DYNAMIC, STATIC, GroupLoads, g
 from ganeti_htools.engine.groups.outcome import RegroupingOutcome
 from ganeti_htools.engine.groups.partitions import exchanges, methods
 from ganeti_htools.engine.groups.regrouping import Regrouping
-from ganeti_htools.engine.groups.routes import nodes_after
+from ganeti_htools.engine.groups.routes import end_of_route
 from ganeti_htools.model.columns import by_unit, sorted_unique
 from ganeti_htools.model.state import State
 from ganeti_htools.model.wording import counted, size
@@ -133,7 +133,7 @@ def choices(now: Regrouping, index: int) -> dict[str, Any]:
             {
                 "group": groups[place.group].name,
                 "policy": groups[place.group].alloc_policy.value,
-                "nodes": state.names(nodes_after(now.state, index, place.parts)),
+                "nodes": state.names(end_of_route(now.state, index, place.parts)),
                 "score": place.score,
             }
             for place in best

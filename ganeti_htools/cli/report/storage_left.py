@@ -10,7 +10,7 @@ from ganeti_htools.engine.capacity.scope import AllocationScope
 from ganeti_htools.engine.capacity.storage import storage_of
 from ganeti_htools.engine.rules import instance_policy, node_rules
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes, first_reason
-from ganeti_htools.engine.rules.pools import lacking
+from ganeti_htools.engine.rules.pools import full_pool
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Ints, of_unit
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
@@ -77,7 +77,7 @@ def _ends_first(before: State, result: Capacity, row: Instance, scope: Allocatio
     state, failures = result.state, result.failures
     if scope.closed or not any(failures.values()):
         return None
-    pool = lacking(scope.pools.free_after(state), state, row)
+    pool = full_pool(scope.pools.free_after(state), state, row)
     if pool and not failures.get(Fail.N1):
         return pool
     asked = state.requested_instance(row)
@@ -92,7 +92,7 @@ def _ends_first(before: State, result: Capacity, row: Instance, scope: Allocatio
 
 def _codes(state: State, asked: RequestedInstance, nodes: Ints) -> Codes:
     """The reasons of nodes against an instance: a row for each role, a column for each node."""
-    columns, policy = state.columns.take(nodes), instance_policy.codes(state, asked, nodes)
+    columns, policy = state.columns.take(nodes), instance_policy.policy_codes(state, asked, nodes)
     _, primary = node_rules.add_primary(columns, asked, 0, 0)
     if not asked.mirrored:
         return np.array([first_reason(policy, primary)])

@@ -25,7 +25,7 @@ from ganeti_htools.model.types import AllocPolicy
 LACKS_NETWORK = "group lacks a network"
 
 
-def candidates(state: State, scope: Bools, restrict_to: Sequence[str] | None) -> Ints:
+def usable_nodes(state: State, scope: Bools, restrict_to: Sequence[str] | None) -> Ints:
     """Return the rows of the online nodes in scope (a mask); ``restrict_to`` are the only allowed names."""
     usable = scope & ~state.columns.offline
     if restrict_to is not None:
@@ -84,7 +84,7 @@ def lacks_network(state: State, group: int, asked: RequestedInstance) -> bool:
     return any(nic.network is not None and nic.network not in networks for nic in asked.row.nics)
 
 
-def by_group(
+def candidates_by_group(
     state: State, groups: Sequence[int], options: PlacementOptions, reporter: Reporter
 ) -> Iterator[tuple[int, Ints]]:
     """Yield the groups (rows) that have nodes, in input order, each with its candidates; the reporter gets
@@ -92,7 +92,7 @@ def by_group(
     """
     for group in sorted_unique(state.group).tolist():
         if group in groups:
-            nodes = candidates(state, state.group == group, options.restrict_to)
+            nodes = usable_nodes(state, state.group == group, options.restrict_to)
             reporter.trying(group, nodes)
             yield group, nodes
 
@@ -110,7 +110,7 @@ def in_group(
     Raises RequestFailed if nothing can be tried: the group lacks a network, or has too few nodes.
     """
     asked, scope = state.with_disk_defaults(group, asked), state.group == group
-    nodes = candidates(state, scope, options.restrict_to)
+    nodes = usable_nodes(state, scope, options.restrict_to)
     reporter.starting(state, asked, scope)
     reporter.trying(group, nodes)
     check_networks(state, group, asked, nodes, reporter)
@@ -134,7 +134,7 @@ def in_groups(
     reporter.starting(state, asked, everyone)
     redundancy = excusing(assess(state, everyone, options)) if options.capacity else None
     skipped, tried = [], []
-    for group, nodes in by_group(state, groups, options, reporter):
+    for group, nodes in candidates_by_group(state, groups, options, reporter):
         if lacks_network(state, group, asked):
             reporter.rejecting(nodes, LACKS_NETWORK)
             skipped.append(GroupOutcome(group, unconnected=True))

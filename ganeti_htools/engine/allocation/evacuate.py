@@ -83,7 +83,7 @@ def _one_by_one(
 ) -> Evacuation:
     """Move each instance, in place; ``move`` returns the parts of its move or raises RequestFailed."""
     moved, failed = [], []
-    for index in in_order(state, instances) if state.rules else instances:
+    for index in sets_in_order(state, instances) if state.rules else instances:
         try:
             parts = move(index)
         except RequestFailed as failure:
@@ -142,7 +142,7 @@ def _no_group(
     return f"no groups for evacuation: allowed groups was {names}"
 
 
-def relocate(
+def relocate_off(
     state: State,
     index: int,
     count: int,
@@ -182,7 +182,7 @@ _TRIED = 32  # nodes, those with most free memory, of which one or two are tried
 MoveOff = Callable[[State, int, Bools], object]
 
 
-def in_order(state: State, instances: Sequence[int]) -> list[int]:
+def sets_in_order(state: State, instances: Sequence[int]) -> list[int]:
     """Sort instances (rows) so that members of a set follow its first member."""
     ordered: dict[int, None] = {}
     for index in instances:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from ganeti_htools.engine.allocation.allocate import (
-    by_group,
-    candidates,
+    candidates_by_group,
     check_networks,
     check_number,
     reporter_for,
+    usable_nodes,
 )
 from ganeti_htools.engine.allocation.lost_allocations import lost_allocations, smallest_instances
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
@@ -63,7 +63,7 @@ def in_group(
     Raises RequestFailed if nothing can be tried: the group lacks a network, or has too few nodes.
     """
     asked, scope = state.with_disk_defaults(group, asked), state.group == group
-    nodes = candidates(state, scope, options.restrict_to)
+    nodes = usable_nodes(state, scope, options.restrict_to)
     reporter.starting(state, asked, scope, rated=False)
     reporter.trying(group, nodes)
     return GroupOutcome(group, _solution(state, asked, count, group, nodes, options, reporter))
@@ -80,7 +80,7 @@ def in_groups(
     """Try a new instance in each of the groups, in input order."""
     reporter.starting(state, asked, state.everywhere, rated=False)
     outcomes = []
-    for group, nodes in by_group(state, groups, options, reporter):
+    for group, nodes in candidates_by_group(state, groups, options, reporter):
         group_reporter = reporter_for(state, group, nodes, reporter)
         try:
             solution = _solution(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.allocate import candidates
+from ganeti_htools.engine.allocation.allocate import usable_nodes
 from ganeti_htools.engine.allocation.redundancy_remark import redundancy_remark
 from ganeti_htools.engine.allocation.solution import GroupOutcome, count_failures
 from ganeti_htools.engine.rules import affinity, instance_policy, node_rules, placement_rules, placements
@@ -59,7 +59,7 @@ def explain(
         return None
     scope = np.isin(state.group, [outcome.group for outcome in tried])
     if primary == NOWHERE:
-        primaries = candidates(state, scope, options.restrict_to)
+        primaries = usable_nodes(state, scope, options.restrict_to)
         secondaries = primaries[: len(primaries) if count == 2 else 0]
     else:
         primaries, secondaries = np.array([primary]), np.setdiff1d(np.flatnonzero(scope), [primary])
@@ -125,7 +125,7 @@ def _explain(
             found = "nodes to which its migration tags allow it to go"
         case Fail.RULE:
             none = targets[:0]
-            found = broken_rules(
+            found = describe_broken_rules(
                 state,
                 asked,
                 none if role is SECONDARY else targets,
@@ -159,7 +159,7 @@ def remark(
     """Describe what most candidates counted as ``fail`` lack, and the node that lacks least."""
     if fail is Fail.N1:
         return redundancy_remark(state, asked, primaries, options)
-    refused = primaries[instance_policy.codes(state, asked, primaries) == CODE[fail]]
+    refused = primaries[instance_policy.policy_codes(state, asked, primaries) == CODE[fail]]
     if len(refused):
         group = state.cluster.groups[int(state.group[refused[0]])]
         exclusive = bool(state.columns.excl_stor[refused[0]])
@@ -168,7 +168,7 @@ def remark(
     if fail is Fail.TAGS:
         return _shared_tags(state, asked, primaries)
     if fail is Fail.RULE:
-        return broken_rules(state, asked, primaries, secondaries)
+        return describe_broken_rules(state, asked, primaries, secondaries)
     return nearest_miss(state, asked, fail, primaries, secondaries, options.ignore_soft_errors)
 
 
@@ -180,7 +180,7 @@ def nearest_miss(
     return _nearest(state, asked, lacks, np.union1d(primaries, secondaries))
 
 
-def broken_rules(state: State, asked: RequestedInstance, primaries: Ints, secondaries: Ints) -> str:
+def describe_broken_rules(state: State, asked: RequestedInstance, primaries: Ints, secondaries: Ints) -> str:
     """Describe the rules of tags against these nodes (rows)."""
     refusals = placement_rules.refusals(state, asked, primaries, secondaries)
     return f"nodes that its tags allow ({', '.join(refusals)})"
@@ -230,7 +230,7 @@ def _unknown(state: State, lack: Lack) -> str | None:
     return f"{names[of]} is unknown: no node has it; known: {known or 'none'}"
 
 
-def lacking(
+def describe_lack(
     state: State, asked: RequestedInstance, node: int, secondary: bool = False, fail: Fail = Fail.DISK
 ) -> str:
     """Describe what a node (row) lacks of the instance's storage units and pools, in either role.

@@ -16,7 +16,7 @@ import numpy as np
 from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.new_nodes import NewNodes
 from ganeti_htools.engine.balancing.own_nodes import KeptBounds, May, OwnNodesByKind
-from ganeti_htools.engine.balancing.scoring import MoveCandidates, SearchSpace, location_exclusion_changes
+from ganeti_htools.engine.balancing.scoring import MoveCandidates, SearchSpace, weighted_location_exclusion
 from ganeti_htools.engine.balancing.sets import SetSearch
 from ganeti_htools.engine.balancing.step_search import (
     CLOSE,
@@ -117,7 +117,7 @@ class Search:
     def candidates(self, barred: Bools | None = None) -> Iterator[MoveCandidates]:
         """Yield all moves that may be made now, by batch and kind."""
         for batch, own, new in zip(self.batches, self.own, self.new, strict=True):
-            exclusion = location_exclusion_changes(self.space, batch)
+            exclusion = weighted_location_exclusion(self.space, batch)
             for kind, nodes in own.kinds.items():
                 may, free = nodes.may, nodes.free
                 if barred is not None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.balancing.baseline import Baseline
-from ganeti_htools.engine.balancing.scoring import SearchSpace, location_exclusion_changes
+from ganeti_htools.engine.balancing.scoring import SearchSpace, weighted_location_exclusion
 from ganeti_htools.engine.balancing.visits import Visits
 from ganeti_htools.engine.balancing.way_costs import Costs
 from ganeti_htools.engine.rules import affinity, node_rules, placement_rules
@@ -121,7 +121,7 @@ def place_scores(space: SearchSpace, baseline: Baseline, batch: Batch) -> PlaceS
         of = state.rules.instances.take(rows)
         possible = possible & placement_rules.allows(state.rules, of, *own_places, *places)
     scores = _scores(space, baseline, touched)
-    exclusion = location_exclusion_changes(space, batch)
+    exclusion = weighted_location_exclusion(space, batch)
     if exclusion is not None:
         scores = scores + exclusion[:, targets, np.newaxis]
     return PlaceScores(space, batch, np.where(possible, scores, np.inf), own, primary, secondary)

@@ -11,7 +11,7 @@ from ganeti_htools.engine.balancing.balance import allowed, candidates
 from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.engine.rules.batches import Batch, NodeFacts, batches_of
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
-from ganeti_htools.engine.rules.relocate import settle, try_move
+from ganeti_htools.engine.rules.relocate import settle_and_refresh, try_move
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.moves import Move, NamedMove
@@ -19,7 +19,7 @@ from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 
 
-def obstacle(
+def recheck_steps(
     state: State,
     scope: Bools,
     steps: Iterable[NamedMove],
@@ -59,7 +59,7 @@ def obstacle(
         if trial.codes[0] != FITS:
             nodes, why = ", ".join(step.now), FAIL[int(trial.codes[0])].value
             return f"instance {step.instance} does not fit on {nodes} any more ({why})"
-        settle(facts, trial)
+        settle_and_refresh(facts, trial)
         if not step.with_next and (placement_rules.apart(state) & ~apart)[row]:
             return f"instance {step.instance} would leave instances with which it stays together"
         if not step.with_next and (objection := after(row)):
@@ -79,7 +79,7 @@ def retrace(state: State, movable: Bools, steps: Iterable[NamedMove]) -> Iterato
         if row not in members or step.kind.takes_node is (node == NOWHERE):
             raise DataError(f"the plan moves instance {step.instance}, which cannot be moved like that")
         trial = try_move(facts, *members[row], step.kind, node, force=True)
-        settle(facts, trial)
+        settle_and_refresh(facts, trial)
         yield Move(row, step.kind.parts(node), trial.nodes, step.score, step.with_next)
 
 

@@ -13,7 +13,7 @@ from ganeti_htools.engine.balancing.balance import allowed, score_of
 from ganeti_htools.engine.balancing.ways import NodePair, exchanged_goals, first_moves, volume_of
 from ganeti_htools.engine.rules.batches import batches_of
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.engine.rules.relocate import settle, try_move
+from ganeti_htools.engine.rules.relocate import settle_and_refresh, try_move
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.moves import Move, MoveKind
 from ganeti_htools.model.options import BalancingOptions
@@ -59,7 +59,7 @@ class Replay:
         trial = try_move(self.facts, batch, member, kind, node, self.options.ignore_soft_errors)
         if trial.codes[0] != FITS:
             return False
-        settle(self.facts, trial)
+        settle_and_refresh(self.facts, trial)
         score = score_of(self.state, self.scope)
         self.steps.append(Move(index, kind.parts(node), trial.nodes, score, with_next))
         return True

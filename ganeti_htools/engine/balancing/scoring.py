@@ -17,7 +17,7 @@ from ganeti_htools.engine.rules.batches import Batch, NodeFacts
 from ganeti_htools.engine.rules.components import COMPONENTS, LOCATION_EXCLUSION, WEIGHTS
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.relocate import (
-    location_exclusion_change,
+    location_exclusion_of_moves,
     migrates,
     nodes_after,
     obeys,
@@ -102,12 +102,12 @@ class ScoredMoves(NamedTuple):
         """Try the moves: a trial whose candidates each have a member of their own."""
         batch, new = self.batch.take(self.members), self.new_nodes
         changes, codes = relocate(space.facts, batch, self.kind, space.force, new)
-        location_exclusion = location_exclusion_change(space.facts, batch, self.kind, new, space.scope)
+        location_exclusion = location_exclusion_of_moves(space.facts, batch, self.kind, new, space.scope)
         nodes = nodes_after(space.facts.state, batch, self.kind, new)
         return Trial(batch.asked, codes, *nodes, tuple(changes), location_exclusion)
 
 
-def location_exclusion_changes(space: SearchSpace, batch: Batch) -> Floats | None:
+def weighted_location_exclusion(space: SearchSpace, batch: Batch) -> Floats | None:
     """Compute the weighted change of location exclusion when members go to nodes; None if there is none."""
     facts = space.facts
     state = facts.state

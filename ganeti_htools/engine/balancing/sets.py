@@ -23,7 +23,7 @@ from ganeti_htools.engine.balancing.step_search import CLOSE, BestMove
 from ganeti_htools.engine.rules import affinity, choice, placement_rules
 from ganeti_htools.engine.rules.batches import AMOUNTS, FIGURES, Batch, NodeFacts, batches_of
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
-from ganeti_htools.engine.rules.relocate import nodes_after, relocate, settle, try_move
+from ganeti_htools.engine.rules.relocate import nodes_after, relocate, settle_and_refresh, try_move
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.engine.rules.trial import NodeChange, Trial
 from ganeti_htools.model import tags
@@ -118,7 +118,7 @@ class SetSearch:
             trial = try_move(facts, *self.member[row], kind, node, self.force)
             if trial.codes[0] != FITS:
                 return None
-            settle(facts, trial)
+            settle_and_refresh(facts, trial)
             moves.append(BestMove(trial, kind, node, float(choice.base(facts.state, self.scope).score())))
         return tuple(moves)
 

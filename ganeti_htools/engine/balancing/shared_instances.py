@@ -1,8 +1,9 @@
 """Instances on storage that every node sees, if balancing moves no others.
 
 Such an instance only adds to a few columns of its node, or takes from them, whatever else the node has. Its
-effect on the score is known beforehand for components of the forms that :func:`check` requires. Everything
-follows from :mod:`ganeti_htools.engine.rules.resources` and :mod:`ganeti_htools.engine.rules.components`.
+effect on the score is known beforehand for components of the forms that :func:`check_components` requires.
+Everything follows from :mod:`ganeti_htools.engine.rules.resources` and
+:mod:`ganeti_htools.engine.rules.components`.
 """
 
 from collections.abc import Iterable
@@ -29,7 +30,7 @@ SUMS = frozenset(
 )
 
 
-def check(components: Iterable[Component]) -> None:
+def check_components(components: Iterable[Component]) -> None:
     """Check that the effect of primaries on each component is known beforehand.
 
     A spread is proportional to one column that primaries change. Other components depend on changing columns
@@ -55,7 +56,7 @@ def _is_foreseeable(component: Component) -> bool:
     return True
 
 
-check(COMPONENTS)
+check_components(COMPONENTS)
 # Sums over the online nodes that may change.
 COUNTS = [
     each for each in COMPONENTS if each.aggregate is COUNT and {"fail_n1", *SUMS}.intersection(each.figures)

@@ -165,7 +165,7 @@ class SharedTable:
             if name in columns._fields:
                 column, change = getattr(columns, name), np.multiply.outer(amounts[members], signs).ravel()
                 np.add.at(column, nodes, change.astype(column.dtype))
-        settling.place(state, self.instances.rows[members], targets, np.full_like(targets, NOWHERE))
+        settling.set_nodes(state, self.instances.rows[members], targets, np.full_like(targets, NOWHERE))
         here = columns.take(nodes)
         columns.fail_n1[nodes] = node_rules.fails_n1(here.unallocated, here.r_mem)
         for resource in resources(columns.shape):
@@ -201,7 +201,7 @@ def _spreads(here: Columns, figures: list[str]) -> tuple[list[str], list[float],
     return names, weights, np.array(values, np.float64), np.array(units, np.float64)
 
 
-def rebalance(state: State, scope: Bools, instances: SharedInstances) -> tuple[State, list[Move]]:
+def rebalance_shared(state: State, scope: Bools, instances: SharedInstances) -> tuple[State, list[Move]]:
     """Balance the nodes in scope to the end; returns the state and the steps (scores to about 1e-9).
 
     Precondition: the instances are all in scope.
@@ -211,14 +211,14 @@ def rebalance(state: State, scope: Bools, instances: SharedInstances) -> tuple[S
     table = SharedTable(state.copy(), scope, instances)
     rest = score_of(state, scope) - table.score()  # constant part
     steps = []
-    while (found := best(table)) is not None:
+    while (found := best_step(table)) is not None:
         table.move(*found)
         row, node = int(instances.rows[found[0]]), int(table.nodes[found[1]])
         steps.append(Move(row, MoveKind.FAILOVER_TO.parts(node), (node,), table.score() + rest))
     return table.settled(), steps
 
 
-def best(table: SharedTable) -> tuple[int, int] | None:
+def best_step(table: SharedTable) -> tuple[int, int] | None:
     """Find the instance and the position of the node that leave the lowest score; None if
     no move lowers it.
     """

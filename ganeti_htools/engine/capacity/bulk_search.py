@@ -64,7 +64,7 @@ class BulkSearch:
         sizes = (1, len(rows), len(rows), len(rows))
         self.table = np.zeros((sum(sizes), len(nodes)))
         self.primary = AsPrimary(*parts(self.table, sizes))
-        self.policy = instance_policy.codes(state, asked, nodes)
+        self.policy = instance_policy.policy_codes(state, asked, nodes)
         self.after = state.columns.take(nodes)
         self.look(np.arange(len(nodes)))
 

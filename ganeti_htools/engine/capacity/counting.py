@@ -20,7 +20,7 @@ from ganeti_htools.engine.capacity.bulk_one_node import OneNodeSearch
 from ganeti_htools.engine.capacity.bulk_pairs import PairSearch
 from ganeti_htools.engine.capacity.bulk_search import InstanceNodes
 from ganeti_htools.engine.capacity.fill import Filled, fill
-from ganeti_htools.engine.capacity.scope import AllocationScope, by_group, on_all_pairs
+from ganeti_htools.engine.capacity.scope import AllocationScope, on_all_pairs, positions_by_group
 from ganeti_htools.engine.capacity.shrinking import Failures, Shrinking, SizeRun, worst
 from ganeti_htools.engine.redundancy.assessment import Assessment
 from ganeti_htools.engine.redundancy.simulate import NewInstances
@@ -55,7 +55,7 @@ def check_enough(state: State, template: DiskTemplate, nodes: Ints) -> None:
     if template.required_nodes == 1:
         if not len(nodes):
             raise RequestFailed("No online nodes")
-    elif not len(by_group(state, nodes)):
+    elif not len(positions_by_group(state, nodes)):
         raise RequestFailed("Not enough online nodes")
 
 

@@ -81,7 +81,7 @@ def chosen_scope(state: State, options: PlacementOptions, apart: Bools | None = 
     return AllocationScope(nodes, nobody if apart is None else apart[state.group], options, pools=pools)
 
 
-def by_group(state: State, nodes: Ints) -> list[Ints]:
+def positions_by_group(state: State, nodes: Ints) -> list[Ints]:
     """Positions of the nodes of each group that has a pair."""
     groups = state.group[nodes]
     return [at for group in sorted_unique(groups) if len(at := np.flatnonzero(groups == group)) > 1]
@@ -92,6 +92,6 @@ def on_all_pairs(
 ) -> Iterator[Solution]:
     """Redundant places for a mirrored instance, in each group in turn."""
     base = choice.base(state, state.everywhere)
-    for at in by_group(state, scope.nodes):
+    for at in positions_by_group(state, scope.nodes):
         nodes = scope.nodes[at]
         yield on_pairs(state, asked, nodes, nodes, base, scope.options, assessment)

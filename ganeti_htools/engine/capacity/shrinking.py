@@ -52,7 +52,7 @@ class SizeRun:
         return self.largest.less(worst(self.failures), at) if at else self.largest
 
 
-def ranked(failures: Failures) -> list[Fail]:
+def by_frequency(failures: Failures) -> list[Fail]:
     """Reasons, the most frequent first, of equal ones the last. (``failures`` are in the order of Fail.)"""
     latest_first = list(failures)[::-1]
     return sorted(latest_first, key=failures.__getitem__, reverse=True)
@@ -192,7 +192,7 @@ class Shrinking:
         """
         found: tuple[int, InstanceSize] | None = None
         indifferent = self.indifferent_steps(run.largest, worst(run.failures))
-        for fail in ranked(run.failures):
+        for fail in by_frequency(run.failures):
             at = run.number - 1 if run.failures[fail] else -1
             while at > (found[0] if found else -1):
                 smaller = run[at].smaller(fail)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.capacity.scope import AllocationScope, by_group
+from ganeti_htools.engine.capacity.scope import AllocationScope, positions_by_group
 from ganeti_htools.engine.rules import instance_policy, node_rules, placements
 from ganeti_htools.engine.rules.class_limits import without_own_limits
 from ganeti_htools.engine.rules.node_rules import CODE, FAIL, FITS, Codes
@@ -47,7 +47,7 @@ class SizeVerdicts:
         self.state, self.kind, self.scope = state, kind, scope
         self.columns = state.columns.take(scope.nodes)
         self.unlimited = without_own_limits(self.columns)
-        self.groups = by_group(state, scope.nodes)
+        self.groups = positions_by_group(state, scope.nodes)
         self.few = sum(len(at) ** 2 for at in self.groups) <= FEW
         self.pools = scope.pools.free_after(state)
         self.known: dict[InstanceSize, SizeVerdict] = {}

@@ -11,12 +11,12 @@ from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.engine.allocation.lost_allocations import LostAllocations
 from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.allocation.solution import PATIENCE
-from ganeti_htools.engine.decide import decide, place
+from ganeti_htools.engine.decide import decide, place_instance
 from ganeti_htools.engine.explaining.places import (
     ExplainedPlace,
     commonest,
+    leave_redundant,
     places,
-    redundant,
     scored,
     with_lacks,
 )
@@ -61,7 +61,7 @@ def explained(state: State, request: wanted.Request, options: PlacementOptions) 
             # The decision ends at the first instance that cannot be tried; the others are explained as well.
             pools, dedicated, state = pool_room(state), is_dedicated(state, request), state.copy()
             for each in placements:
-                placed = partial(place, state, each, options, dedicated, pools=pools)
+                placed = partial(place_instance, state, each, options, dedicated, pools=pools)
                 yield from _heard(ExplanationCollector(), placed)
         case wanted.Allocate() | wanted.ChangeGroup():
             yield from _heard(ExplanationCollector(), partial(decide, state, request, options))
@@ -119,7 +119,7 @@ class ExplanationCollector(Reporter):
 
     def judged(self, nodes: Ints, trial: Trial, redundancy: Check | None = None) -> None:
         trial = choice.restricted(trial, self.scope)
-        found = places(trial, redundant(trial, trial.asked, redundancy), self.before)
+        found = places(trial, leave_redundant(trial, trial.asked, redundancy), self.before)
         self.places.update(zip(nodes.tolist(), found, strict=True))
 
     def judged_pairs(self, pairs: CandidatePairs) -> None:

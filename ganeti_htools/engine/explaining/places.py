@@ -59,7 +59,7 @@ def places(trial: Trial, redundant: Bools, base: Statistics) -> Iterator[Explain
             yield ExplainedPlace(pnode, secondaries[i], "", float(scores[i]), figures)
 
 
-def redundant(trial: Trial, asked: RequestedInstance, redundancy: Check | None) -> Bools:
+def leave_redundant(trial: Trial, asked: RequestedInstance, redundancy: Check | None) -> Bools:
     """Find the candidates of a trial that leave the cluster redundant: single nodes, or pairs with one
     primary.
 
@@ -90,14 +90,14 @@ def with_lacks(
     """
     if place.why == Fail.RESOURCE.value:
         as_secondary = node == place.snode
-        return replace(place, lacks=shortage.lacking(state, asked, node, as_secondary, Fail.RESOURCE))
+        return replace(place, lacks=shortage.describe_lack(state, asked, node, as_secondary, Fail.RESOURCE))
     if place.why == Fail.RULE.value:
         return with_broken_rules(place, state, asked)
     if place.why != Fail.DISK.value or not state.columns.shape.binds:
         return place
-    if instance_policy.codes(state, asked, np.array([node]))[0] != FITS:
+    if instance_policy.policy_codes(state, asked, np.array([node]))[0] != FITS:
         return place
-    lacks = shortage.lacking(state, asked, node, secondary=node == place.snode)
+    lacks = shortage.describe_lack(state, asked, node, secondary=node == place.snode)
     if not lacks and source != NOWHERE:
         lacks = shortage.no_source(state, asked, source)
         lacks = f"{state.cluster.nodes[source].name} {lacks}" if lacks and source != node else lacks

@@ -55,7 +55,7 @@ def compress(
     failed, possible = list[tuple[int, str]](), list[EmptiableGroup]()
     order = [group for group in empty if len(_rows(state, group))]
     if not empty:
-        order, failed = candidates(start)
+        order, failed = emptiable_groups(start)
     for at, group in enumerate(order):
         report = partial(_report, progress, f"{at} of {len(order)} groups tried")
         tried = _emptied(start, group, empty or closed, spare, limits, report)
@@ -101,7 +101,7 @@ def _all_emptied(
     return now
 
 
-def candidates(now: Regrouping) -> tuple[list[int], list[tuple[int, str]]]:
+def emptiable_groups(now: Regrouping) -> tuple[list[int], list[tuple[int, str]]]:
     """Return the groups that may be emptied, in order, and the reason against each other group with
     instances.
 

@@ -84,7 +84,7 @@ def _obstacle(state: State, source: int, target: int, common: frozenset[str]) ->
     return "they share no storage unit and no pool"
 
 
-def refusal(state: State, asked: RequestedInstance, group: int) -> str | None:
+def group_refusal(state: State, asked: RequestedInstance, group: int) -> str | None:
     """Return the reason why a group can never take an instance, whatever its room; None if it can."""
     name, rows = state.cluster.groups[group].name, members(state, group)
     if not len(rows):
@@ -108,7 +108,7 @@ def refusal(state: State, asked: RequestedInstance, group: int) -> str | None:
     if not placement_rules.eligible(state, asked)[rows].any():
         rules = ", ".join(placement_rules.broken_by(state, asked, int(rows[0])))
         return f"no node of group {name} is allowed by its tags ({rules})"
-    codes = instance_policy.codes(state, asked, rows)
+    codes = instance_policy.policy_codes(state, asked, rows)
     if not (codes == FITS).any():
         return f"the policy of group {name} refuses it ({FAIL[int(codes[0])].value})"
     return None
@@ -137,7 +137,7 @@ class GroupTargets:
     def _refusal(self, index: int, group: int) -> str | None:
         key = group, self._kind(index)
         if key not in self._refused:
-            self._refused[key] = refusal(self._state, self._state.instance(index), group)
+            self._refused[key] = group_refusal(self._state, self._state.instance(index), group)
         return self._refused[key]
 
     def _kind(self, index: int) -> int:

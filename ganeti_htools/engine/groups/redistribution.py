@@ -103,13 +103,13 @@ def first_causes(now: Regrouping, group: int, left_out: Collection[int] = ()) ->
 
 def refused(now: Regrouping, index: int) -> str:
     """Name an instance, and the reason why no group takes it."""
-    return f"instance {now.state.cluster.instances[index].name}: {refusal(now, index)}"
+    return f"instance {now.state.cluster.instances[index].name}: {why_no_group(now, index)}"
 
 
-def refusal(now: Regrouping, index: int) -> str:
+def why_no_group(now: Regrouping, index: int) -> str:
     """Return the reason why no group takes an instance."""
     groups = now.state.cluster.groups
-    why = obstacle(now, index)
+    why = reason_to_stay(now, index)
     if why is not None:
         return why
     state, secondary = now.state, int(now.state.snode[index])
@@ -133,7 +133,7 @@ def refusal(now: Regrouping, index: int) -> str:
     return "; ".join((*reasons, *dict.fromkeys(others)))
 
 
-def obstacle(now: Regrouping, index: int) -> str | None:
+def reason_to_stay(now: Regrouping, index: int) -> str | None:
     """Return the reason why an instance must not leave its group; None if it may."""
     if now.rules.groups.issuperset(now.homes(index)):
         return now.obstacle(index)
@@ -204,7 +204,7 @@ def redistribute(
 
 def _between(now: Regrouping, group: int) -> list[int]:
     """Return the movable instances with their primary in a group and their secondary in another."""
-    return [row for row in now.diagnosis(group).between if obstacle(now, row) is None]
+    return [row for row in now.diagnosis(group).between if reason_to_stay(now, row) is None]
 
 
 def _brought_together(now: Regrouping, groups: Sequence[int], allowed: Allowed) -> Regrouping:
@@ -258,7 +258,7 @@ def _relieved_partly(now: Regrouping, group: int, allowed: Allowed, report: Repo
                 reasons.setdefault(_LIMITED, [])
             elif rows:
                 name = now.state.cluster.instances[rows[0]].name
-                reasons.setdefault(refusal(now, rows[0]), []).append(name)
+                reasons.setdefault(why_no_group(now, rows[0]), []).append(name)
             elif found.failing:
                 reasons.setdefault(in_the_way(now, group, stuck), [])
             if not rows:

@@ -16,7 +16,7 @@ from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.groups.diagnosis import GroupDiagnosis, diagnose
 from ganeti_htools.engine.groups.group_state import GroupState, best_place, group_state, has_room
 from ganeti_htools.engine.groups.partitions import GroupTargets
-from ganeti_htools.engine.groups.routes import nodes_after, route_out, routes_within, source_node
+from ganeti_htools.engine.groups.routes import end_of_route, route_out, routes_within, source_node
 from ganeti_htools.engine.groups.rules import RegroupingRules, obstacle_to_leaving
 from ganeti_htools.engine.moving.named_moves import remaining_move
 from ganeti_htools.engine.redundancy.checks import NoLossCheck
@@ -345,7 +345,7 @@ def _cannot_be_made(now: Regrouping, row: int, move: NamedMove) -> str | None:
         parts.append(MovePart(operation, node))
     if not now.rules.movable[row]:
         return "must not be moved"
-    target = int(state.group[nodes_after(now.state, row, parts)[0]])
+    target = int(state.group[end_of_route(now.state, row, parts)[0]])
     if target not in now.homes(row) and (why := now.refusal(row, target)) is not None:
         return f"cannot go to group {names[target]}: {why}"
     fail = now.failure(row, parts)

@@ -29,7 +29,7 @@ _SHORT: Mapping[MirrorType, Sequence[tuple[Operation | None, Operation | None]]]
 }
 
 
-def nodes_after(state: State, index: int, parts: Iterable[MovePart]) -> tuple[int, ...]:
+def end_of_route(state: State, index: int, parts: Iterable[MovePart]) -> tuple[int, ...]:
     """Return the nodes (rows) of an instance after a route, primary first."""
     nodes = state.node_pair(index)
     for part in parts:

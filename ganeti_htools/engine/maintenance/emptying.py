@@ -17,7 +17,7 @@ from ganeti_htools.engine.allocation.leave import leave
 from ganeti_htools.engine.allocation.move_parts import try_operation
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.maintenance.ways import (
+from ganeti_htools.engine.maintenance.following import (
     Nodes,
     Ways,
     follow,

@@ -7,7 +7,15 @@ import numpy as np
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.balancing.balance import rebalance
 from ganeti_htools.engine.maintenance.emptying import STAYING, Emptying, fail, stays
-from ganeti_htools.engine.maintenance.ways import Nodes, Ways, follow_any, moved_along, start, units, ways_to
+from ganeti_htools.engine.maintenance.following import (
+    Nodes,
+    Ways,
+    follow_any,
+    moved_along,
+    start,
+    units,
+    ways_to,
+)
 from ganeti_htools.engine.redundancy.health import groups
 from ganeti_htools.engine.redundancy.recoverability import describe_lost, unrecoverable
 from ganeti_htools.engine.rules import placement_rules

@@ -297,7 +297,7 @@ def _missing(state: State, index: int, fail: Fail, primaries: Ints, secondaries:
     """Describe what the nodes (rows) that refuse an instance lack."""
     asked = state.instance(index)
     if fail is Fail.RULE:
-        return shortage.broken_rules(state, asked, primaries, secondaries)
+        return shortage.describe_broken_rules(state, asked, primaries, secondaries)
     return shortage.nearest_miss(state, asked, fail, primaries, secondaries, force=True)
 
 
@@ -341,7 +341,7 @@ def _relocate_secondaries(state: State, node: int, targets: Bools) -> Stranded |
             state.columns.take(rows), asked, state.peers[primary, rows], force=True, peers=kept
         )
         codes = first_reason(codes, node_rules.copy_codes(state.columns.take([primary]), asked))
-        codes = placement_rules.codes(state, asked, codes, secondary=rows)
+        codes = placement_rules.rule_codes(state, asked, codes, secondary=rows)
         fits = rows[(codes == FITS) & (rows != primary)]
         if not len(fits):
             return Stranded(state, index, rows[rows != primary], codes[rows != primary])

@@ -31,12 +31,12 @@ class Deviation(NamedTuple):
         n: Any = float(values.shape[-1]) or 1.0
         if counted is not None:
             n, values = np.maximum(np.count_nonzero(counted, axis=-1), 1.0), np.where(counted, values, 0.0)
-        sums = in_order(values)
+        sums = sum_in_order(values)
         centred = values - (sums / n)[..., np.newaxis]
         if counted is not None:
             centred *= counted
         centred *= centred
-        return cls(n, sums, in_order(centred) / n)
+        return cls(n, sums, sum_in_order(centred) / n)
 
     def after(self, change: Any, squares: Any) -> "Deviation":
         """The deviation after values have changed.
@@ -61,7 +61,7 @@ class Deviation(NamedTuple):
         return Deviation(number, total, np.fmax(variance, 0.0, out=variance))
 
 
-def in_order(values: Floats) -> Floats:
+def sum_in_order(values: Floats) -> Floats:
     """Sums along the last axis, added up from left to right."""
     if not values.shape[-1]:
         return np.zeros(values.shape[:-1])

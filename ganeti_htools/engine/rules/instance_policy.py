@@ -10,7 +10,7 @@ from ganeti_htools.model.policy import Demand, violation
 from ganeti_htools.model.state import RequestedInstance, State
 
 
-def codes(state: State, asked: RequestedInstance, targets: Ints) -> Codes:
+def policy_codes(state: State, asked: RequestedInstance, targets: Ints) -> Codes:
     """Find the reason why the instance policy of each target's group refuses the instance."""
     codes: Codes = codes_of(state, (asked.row.demand,), targets)[0]
     return codes

@@ -38,7 +38,7 @@ def own_nodes(state: State, asked: RequestedInstance) -> tuple[int, int]:
     return (NOWHERE, NOWHERE) if index == NOWHERE else state.node_pair(index)
 
 
-def codes(
+def rule_codes(
     state: State,
     asked: RequestedInstance,
     found: Codes,

@@ -31,8 +31,8 @@ def allocate_one(
     conflicts = affinity.tag_conflicts(state, fresh)[targets]
     location = affinity.unmet_locations(state, asked)[targets]
     new, codes = node_rules.add_primary(old, asked, conflicts, location, force)
-    codes = first_reason(instance_policy.codes(state, asked, targets), codes)
-    codes = placement_rules.codes(state, asked, codes, targets)
+    codes = first_reason(instance_policy.policy_codes(state, asked, targets), codes)
+    codes = placement_rules.rule_codes(state, asked, codes, targets)
     change = affinity.location_exclusion_change(state, fresh, targets, scope)
     return Trial(fresh, codes, targets, np.array([NOWHERE]), (NodeChange(targets, old, new),), change)
 
@@ -58,11 +58,11 @@ def allocate_pairs(
     conflicts = affinity.tag_conflicts(state, fresh)[primaries]
     new_p, codes_p = node_rules.add_primary(old_p, asked, conflicts, location, force)
     codes_p = first_reason(
-        instance_policy.codes(state, asked, primaries.ravel()).reshape(primaries.shape), codes_p
+        instance_policy.policy_codes(state, asked, primaries.ravel()).reshape(primaries.shape), codes_p
     )
     kept = class_peers(state, primaries, secondaries)
     new_s, codes_s = node_rules.add_secondary(old_s, asked, peer_mem, peers=kept)
     touched = (NodeChange(primaries, old_p, new_p), NodeChange(secondaries, old_s, new_s))
     change = affinity.location_exclusion_change(state, fresh, primaries, scope)
-    codes = placement_rules.codes(state, asked, first_reason(codes_p, codes_s), primaries, secondaries)
+    codes = placement_rules.rule_codes(state, asked, first_reason(codes_p, codes_s), primaries, secondaries)
     return Trial(fresh, codes, primaries, secondaries, touched, change)

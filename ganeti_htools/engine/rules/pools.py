@@ -75,7 +75,7 @@ def fit(left: Mapping[DesiredUnit, int], state: State, row: Instance, limited: b
     return min(counts, default=None)
 
 
-def lacking(left: Mapping[DesiredUnit, int], state: State, row: Instance) -> str | None:
+def full_pool(left: Mapping[DesiredUnit, int], state: State, row: Instance) -> str | None:
     """Describe which pool lacks how much for an instance like ``row``, or refuses its size; None if no pool
     does.
     """

@@ -225,12 +225,12 @@ def move_pairs(
     ((_, leaves_s), again), ((leaves_p, _), _) = found.values()
     # The new primary as secondary.
     _, codes = new_node_change(facts, batch, replaces, force, rows)
-    first = placement_rules.codes(state, asked, first_reason(codes, again), secondary=rows, passing=True)
+    first = placement_rules.rule_codes(state, asked, first_reason(codes, again), secondary=rows, passing=True)
     # Roles exchanged.
     came, codes = new_node_change(facts, batch, takes_over, force, rows)
     _, again = _as_secondary(state, rows, p)(leaves_p.new, asked, force)
     codes = _passing(state, takes_over, p, s, rows, first_reason(codes, again))
-    second = placement_rules.codes(state, asked, codes, rows)
+    second = placement_rules.rule_codes(state, asked, codes, rows)
     # The final secondary.
     old = state.columns.take(targets)
     new_s, codes = _as_secondary(state, rows, targets)(old, asked, force)
@@ -240,7 +240,7 @@ def move_pairs(
     tags = _of_sets(facts.present, batch.tags, rows)
     new_p, again = node_rules.add_primary(came.old, asked, tags, location, force=True)
     codes = first_reason(codes, again, node_rules.copy_codes(came.old, asked))
-    third = placement_rules.codes(state, asked, codes, secondary=targets)
+    third = placement_rules.rule_codes(state, asked, codes, secondary=targets)
     touched = leaves_p, leaves_s, NodeChange(rows, came.old, new_p), NodeChange(targets, old, new_s)
     change = affinity.location_exclusion_change(state, asked, rows, scope)
     steps = [first, second, third]
@@ -306,13 +306,13 @@ def try_move(facts: NodeFacts, batch: Batch, member: int, kind: MoveKind, node: 
     return Trial(asked, codes, *nodes_after(facts.state, batch, kind, new), tuple(touched))
 
 
-def settle(facts: NodeFacts, trial: Trial) -> None:
+def settle_and_refresh(facts: NodeFacts, trial: Trial) -> None:
     """Make a move that was tried, in place."""
     settling.settle(facts.state, trial)
     facts.refresh(np.array([int(node.rows[0]) for node in trial.changes]))
 
 
-def location_exclusion_change(
+def location_exclusion_of_moves(
     facts: NodeFacts, batch: Batch, kind: MoveKind, new: Ints | None, scope: Bools
 ) -> Any:
     """Compute the change of the location exclusion score by each move."""

@@ -274,7 +274,7 @@ def declared_limits(shape: Shape) -> tuple[Limit, ...]:
     return (*pool_limits(shape), *of_resources, *group)
 
 
-def check(declared: tuple[Resource, ...], shape: Shape) -> None:
+def check_declared(declared: tuple[Resource, ...], shape: Shape) -> None:
     """Check that every changing column is declared once, except ``fail_n1``, which follows from others.
 
     Raises ValueError with the names of the other columns.
@@ -287,7 +287,7 @@ def check(declared: tuple[Resource, ...], shape: Shape) -> None:
         raise ValueError(f"no resource of its own declares: {', '.join(sorted(wrong))}")
 
 
-check(resources(SINGLE), SINGLE)
+check_declared(resources(SINGLE), SINGLE)
 (DISK,) = disk_limits(SINGLE)
 RESOURCES = resources(SINGLE)
 LIMITS = declared_limits(SINGLE)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.rules.components import LOST, SPREAD, Aggregate, ComponentTable, table
-from ganeti_htools.engine.rules.deviation import Deviation, in_order
+from ganeti_htools.engine.rules.deviation import Deviation, sum_in_order
 from ganeti_htools.model.columns import Bools, Columns, Floats, Ints, Shape
 
 
@@ -319,7 +319,7 @@ def _statistics(columns: Columns, matrix: Floats, leaders: tuple[int, ...], excl
     _, *moments = Deviation.of(matrix[:first][..., online], counted)
     figures = dict(zip(spreads, zip(*map(_entries, moments), strict=True), strict=True))
     for rows, values in ((totals, matrix[first:last][..., online]), (lost, matrix[last:][..., offline])):
-        figures.update(zip(rows, ((total, 0.0) for total in _entries(in_order(values))), strict=True))
+        figures.update(zip(rows, ((total, 0.0) for total in _entries(sum_in_order(values))), strict=True))
     figures[score_table.location_exclusion] = exclusion, 0.0
     sums, variances = zip(*map(figures.__getitem__, leaders), strict=True)
     return Statistics(score_table, n, tuple(counts), weights, sums, variances, leaders)

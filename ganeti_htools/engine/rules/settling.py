@@ -29,12 +29,12 @@ def settle(state: State, trial: Trial) -> int:
         index = _append(state, asked, (asked.row,))
     elif state.pnode[index] != NOWHERE:
         _count(state, asked, *state.node_pair(index), -1)
-    place(state, [index], [pnode], [snode])
+    set_nodes(state, [index], [pnode], [snode])
     _count(state, asked, pnode, snode, 1)
     return index
 
 
-def place(state: State, rows: Any, pnodes: Sequence[int] | Ints, snodes: Sequence[int] | Ints) -> None:
+def set_nodes(state: State, rows: Any, pnodes: Sequence[int] | Ints, snodes: Sequence[int] | Ints) -> None:
     """Write the nodes of instances that were placed in this order, in place; rows may repeat."""
     state.pnode[rows], state.snode[rows] = pnodes, snodes
     state.stamp[rows] = state.stamp.max() + np.arange(1, len(pnodes) + 1)
@@ -91,7 +91,7 @@ def add_rows(
     """
     if rows:
         first = _append(state, asked, rows)
-        place(state, slice(first, None), *np.array(nodes).T)
+        set_nodes(state, slice(first, None), *np.array(nodes).T)
 
 
 def _append(state: State, asked: RequestedInstance, rows: Sequence[Instance]) -> int:

@@ -37,7 +37,7 @@ def power_down(group: PowerGroup, wishes: Wishes = ANY) -> PowerPlan:
     The plan of a greedy search is replaced only by a better one. Either is continued until the greedy
     search finds no further node, so a second run finds nothing.
     """
-    if not reserve.is_empty(group.target) and not reserve.redundant(group.state, group.scope):
+    if not reserve.is_empty(group.target) and not reserve.holds_n1(group.state, group.scope):
         possible = group.within(offline_candidates(group.state, group.allowed))
         kept = dict.fromkeys(possible, NOT_REDUNDANT)
         return PowerPlan((), group.state, obstacles=kept)

@@ -178,7 +178,7 @@ class PowerGroup:
         if marked.columns.offline[self.scope].all():
             return marked, ()
         if self.shared is not None and regular(marked, self.scope):
-            state, steps = shared_storage.rebalance(marked, self.scope, self.shared)
+            state, steps = shared_storage.rebalance_shared(marked, self.scope, self.shared)
             return state, tuple(steps)
         state, made, homeless = marked.copy(), list[Move](), self._homeless(marked)
         for step in stepwise(state, self.scope, TO_THE_END, self.movable, rough=offline):
@@ -222,7 +222,7 @@ class PowerGroup:
             return None
         if np.count_nonzero(self.scope & ~state.columns.offline) < 2:
             return ALONE
-        return None if reserve.redundant(state, self.scope, self.state) else NOT_REDUNDANT
+        return None if reserve.holds_n1(state, self.scope, self.state) else NOT_REDUNDANT
 
     def executable(self, plan: PowerPlan) -> PowerPlan | None:
         """Return a plan of one phase in the form that keeps N+1 at every step, or None.
@@ -271,7 +271,7 @@ class PowerGroup:
         if reserve.is_empty(self.target):
             return True
         columns = state.columns._replace(offline=offline)
-        return reserve.redundant(replace(state, columns=columns), self.scope, self.state)
+        return reserve.holds_n1(replace(state, columns=columns), self.scope, self.state)
 
     def infeasible(self, nodes: Sequence[int], offline: bool, wanted: Instance) -> str | None:
         """Return the reason why no moves make room and keep all instances on online nodes; None if some

@@ -26,7 +26,7 @@ def room_on_all(state: State, scope: Bools, wanted: ReserveByGroup) -> bool:
     return True
 
 
-def redundant(state: State, scope: Bools, before: State | None = None) -> bool:
+def holds_n1(state: State, scope: Bools, before: State | None = None) -> bool:
     """Whether the group in scope holds N+1: its nodes keep memory for their mirrors, and any node can be
     lost.
 

@@ -145,7 +145,7 @@ class NamedPhase:
     late: Collection[str] = ()
 
 
-def obstacle(
+def recheck_phases(
     state: State,
     phases: Sequence[NamedPhase],
     promised: ReserveByGroup | None,
@@ -170,7 +170,7 @@ def obstacle(
         problem = (
             _not_switched(state, rows, down)
             or _leaving(state, phase.steps)
-            or recheck.obstacle(
+            or recheck.recheck_steps(
                 marked,
                 everywhere,
                 phase.steps,
@@ -258,7 +258,7 @@ def _too_few(before: State, state: State, rows: Sequence[int], target: ReserveBy
     if not reserve.room_on_all(state, np.isin(state.group, state.group[rows]), target):
         return "nodes would not keep the target resources free"
     for group in sorted_unique(state.group[rows]).tolist():
-        if not (reserve.is_empty(target[group]) or reserve.redundant(state, state.group == group, before)):
+        if not (reserve.is_empty(target[group]) or reserve.holds_n1(state, state.group == group, before)):
             return f"group {state.cluster.groups[group].name} would not hold N+1"
     return None
 
@@ -269,7 +269,7 @@ def power_up(group: PowerGroup, wishes: Wishes = ANY) -> PowerPlan:
     Nodes that could be powered down again after the plan are left out. Other nodes that could be powered
     down are not part of the plan.
     """
-    found = in_order(group)
+    found = power_up_in_order(group)
     never = {node: why for node, why in wishes.never.items() if node not in found.nodes}
     freely = replace(wishes, never=never, most=None)
     while found.enough:
@@ -282,7 +282,7 @@ def power_up(group: PowerGroup, wishes: Wishes = ANY) -> PowerPlan:
     return found
 
 
-def in_order(group: PowerGroup) -> PowerPlan:
+def power_up_in_order(group: PowerGroup) -> PowerPlan:
     """Power up as many of the candidates as needed, in order."""
     possible = group.within(online_candidates(group.state))
     for count in range(len(possible) + 1):

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from ganeti_htools.engine.maintenance.following import ways_to
 from ganeti_htools.engine.maintenance.returning import lost_now
-from ganeti_htools.engine.maintenance.ways import ways_to
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.maintenance_tags import maintenance_of

@@ -260,7 +260,7 @@ class SqueezePlan(ToolPlan[SqueezeOptions]):
         minimum, target = (kept_free(state, factor, options.allowed) for factor in options.factors)
         promised = minimum if self.power.enough and (up or not down) else None
         movable = view.movable(state, options.view, sets=True)
-        return squeeze.obstacle(state, left, promised, target, movable, _moves_soon(rest))
+        return squeeze.recheck_phases(state, left, promised, target, movable, _moves_soon(rest))
 
     def replan(self, state: State, rest: Jobsets, _made: int, progress: Progress) -> "SqueezePlan":
         """Plan anew. Raises HtoolsError if nodes that have been powered up would be powered up again."""

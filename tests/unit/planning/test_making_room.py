@@ -8,7 +8,7 @@ import pytest
 
 from ganeti_htools.cli.report.room import text
 from ganeti_htools.engine import making_room
-from ganeti_htools.engine.decide import place
+from ganeti_htools.engine.decide import place_instance
 from ganeti_htools.engine.making_room import LONGEST
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, RequestFailed
@@ -85,7 +85,7 @@ def test_search_ends_early_where_places_have_many_pairs(monkeypatch: pytest.Monk
     cluster, counts = by_hand.cluster(dict.fromkeys(names, 5_000), rows), []
     for pairs in (10_000, 1):
         monkeypatch.setattr(making_room, "PAIRS", pairs)
-        with mock.patch.object(making_room, "place", wraps=place) as spy:
+        with mock.patch.object(making_room, "place", wraps=place_instance) as spy:
             with pytest.raises(RequestFailed, match="the search ended after 60 tries"):
                 plan(cluster, options)
             counts.append(spy.call_count)

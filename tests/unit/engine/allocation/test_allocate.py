@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ganeti_htools.engine.allocation.allocate import best_outcome, candidates, in_group, in_groups
+from ganeti_htools.engine.allocation.allocate import best_outcome, in_group, in_groups, usable_nodes
 from ganeti_htools.model.cluster import Cluster, Group, Nic
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
@@ -32,8 +32,8 @@ def asked_of(state: State, template: DiskTemplate = DiskTemplate.PLAIN, *network
 def test_candidates() -> None:
     made = state_of(AllocPolicy.PREFERRED)
     scope = made.group == 0
-    assert candidates(made, scope, None).tolist() == [0, 1]
-    assert candidates(made, scope, ["n01", "unknown"]).tolist() == [1]
+    assert usable_nodes(made, scope, None).tolist() == [0, 1]
+    assert usable_nodes(made, scope, ["n01", "unknown"]).tolist() == [1]
 
 
 @pytest.mark.parametrize(

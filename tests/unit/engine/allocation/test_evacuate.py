@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ganeti_htools.engine.allocation.evacuate import change_group, evacuate_nodes, relocate
+from ganeti_htools.engine.allocation.evacuate import change_group, evacuate_nodes, relocate_off
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
@@ -84,7 +84,7 @@ def test_reports_failed_instance_and_moves_the_others() -> None:
 )
 def test_relocations_that_are_refused(index: int, count: int, leaving: list[int], why: str) -> None:
     with pytest.raises(RequestFailed, match=f"^{why}$"):
-        relocate(state_of(), index, count, leaving, PlacementOptions())
+        relocate_off(state_of(), index, count, leaving, PlacementOptions())
 
 
 def test_to_another_group() -> None:

@@ -104,18 +104,18 @@ def test_says_that_the_secondary_of_a_mirrored_instance_needs_the_unit_too(size:
 @pytest.mark.parametrize("secondary", [False, True])
 def test_describes_the_lack_of_a_node(node: int, size: int, key: str, lacks: str, secondary: bool) -> None:
     state, one = asked(DRBD if secondary else PLAIN, size, StorageType.LVM_VG, key)
-    assert shortage.lacking(state, one, node, secondary) == lacks
+    assert shortage.describe_lack(state, one, node, secondary) == lacks
 
 
 def test_a_pool_that_a_node_does_not_see() -> None:
     state, one = asked(RBD, 1024, StorageType.RADOS, "vms")
-    lacks = [shortage.lacking(state, one, node) for node in range(4)]
+    lacks = [shortage.describe_lack(state, one, node) for node in range(4)]
     assert lacks == ["", "", "does not see rados/vms", "does not see rados/vms"]
 
 
 def test_no_lack_while_no_node_reports_units() -> None:
     state = derive(simu.parse(["p,1,100,64g,4"]))
-    assert shortage.lacking(state, state.requested_instance(instance("new", PLAIN, "")), 0) == ""
+    assert shortage.describe_lack(state, state.requested_instance(instance("new", PLAIN, "")), 0) == ""
 
 
 def test_a_mirror_whose_unit_is_full_is_named() -> None:
@@ -139,8 +139,8 @@ def test_names_a_pool_known_from_tags() -> None:
     plain = replace(ONE_GROUP, nodes=tuple(replace(node, storage=None) for node in nodes), default_units=())
     row = replace(instance("new", RBD, ""), disks=(Disk(1024, 1, pool),))
     state = derive(plain, [row])
-    assert shortage.lacking(state, state.requested_instance(row), 0) == ""
-    assert shortage.lacking(state, state.requested_instance(row), 1) == "does not see rados/vms"
+    assert shortage.describe_lack(state, state.requested_instance(row), 0) == ""
+    assert shortage.describe_lack(state, state.requested_instance(row), 1) == "does not see rados/vms"
     found = decide(state, Allocate(Placement(row, 1, None), None), PlacementOptions(capacity=False))
     assert isinstance(found.result, tuple)
     assert found.result[0].nodes == (0,)
@@ -182,7 +182,8 @@ def test_describes_refusal_for_a_custom_class() -> None:
     state = derive(gpus(Inventory(3), Inventory(5), None, None))
     row = replace(instance("new", PLAIN, ""), tags=(tags.demand(GPU, 4),))
     found = [
-        shortage.lacking(state, state.requested_instance(row), node, fail=Fail.RESOURCE) for node in range(3)
+        shortage.describe_lack(state, state.requested_instance(row), node, fail=Fail.RESOURCE)
+        for node in range(3)
     ]
     assert found == ["lacks 1 of CUSTOM_GPU", "", "has no CUSTOM_GPU"]
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ganeti_htools.engine.allocation.evacuate import Evacuation, change_group, evacuate_nodes, relocate
+from ganeti_htools.engine.allocation.evacuate import Evacuation, change_group, evacuate_nodes, relocate_off
 from ganeti_htools.model.cluster import Cluster, Group, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
@@ -73,13 +73,13 @@ def test_mirrored_members_share_both_nodes(mode: EvacMode) -> None:
 
 def test_member_does_not_leave_alone() -> None:
     with pytest.raises(RequestFailed, match="it stays together with two, which the request does not move"):
-        relocate(state_of(ext()), 0, 1, [0], OPTIONS)
+        relocate_off(state_of(ext()), 0, 1, [0], OPTIONS)
 
 
 def test_separated_member_leaves_for_its_mates() -> None:
     rows = [member("one", DiskTemplate.EXT, "a"), member("two", DiskTemplate.EXT, "c")]
     state = state_of(rows)
-    assert state.names(places(relocate(state, 0, 1, [0], OPTIONS))[0]) == ["c"]
+    assert state.names(places(relocate_off(state, 0, 1, [0], OPTIONS))[0]) == ["c"]
 
 
 def test_set_changes_its_group_together() -> None:

@@ -4,7 +4,7 @@ import pytest
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.capacity.counting import check_enough, standard, tiered
 from ganeti_htools.engine.capacity.scope import AllocationScope
-from ganeti_htools.engine.capacity.shrinking import ranked
+from ganeti_htools.engine.capacity.shrinking import by_frequency
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
@@ -50,7 +50,7 @@ def test_the_least_is_where_shrinking_ends() -> None:
 
 def test_reasons_are_ranked_by_number_then_from_the_last() -> None:
     failures = dict.fromkeys(Fail, 0) | {Fail.MEM: 3, Fail.DISK: 5, Fail.CPU: 5}
-    assert ranked(failures)[:3] == [Fail.CPU, Fail.DISK, Fail.MEM]
+    assert by_frequency(failures)[:3] == [Fail.CPU, Fail.DISK, Fail.MEM]
 
 
 def test_ignored_nodes_may_be_lost() -> None:

@@ -9,10 +9,10 @@ from ganeti_htools.engine.capacity.scope import (
     AllocationScope,
     allocable_groups,
     bad_groups,
-    by_group,
     chosen_scope,
     on_all_pairs,
     online_nodes,
+    positions_by_group,
 )
 from ganeti_htools.model.cluster import Group, Instance
 from ganeti_htools.model.columns import Ints
@@ -97,7 +97,7 @@ def test_when_redundancy_is_looked_at(options: PlacementOptions, mirrored: bool,
 
 def test_groups_of_one_node_have_no_pair() -> None:
     def at(nodes: Ints) -> list[list[int]]:
-        return [each.tolist() for each in by_group(two_groups([]), nodes)]
+        return [each.tolist() for each in positions_by_group(two_groups([]), nodes)]
 
     assert at(np.array([0, 1, 2, 3])) == [[0, 1], [2, 3]]
     assert at(np.array([1, 2, 3])) == [[1, 2]]

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ganeti_htools.engine.capacity.shrinking import SizeRun, ranked, worst
+from ganeti_htools.engine.capacity.shrinking import SizeRun, by_frequency, worst
 from ganeti_htools.model.cluster import Disk
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.storage import DesiredUnit, StorageType
@@ -34,7 +34,7 @@ def test_a_size_holds_what_is_smaller_in_everything() -> None:
 
 def test_of_equally_frequent_reasons_the_last_counts() -> None:
     failures = {Fail.MEM: 2, Fail.DISK: 3, Fail.CPU: 3}
-    assert ranked(failures) == [Fail.CPU, Fail.DISK, Fail.MEM]
+    assert by_frequency(failures) == [Fail.CPU, Fail.DISK, Fail.MEM]
     assert worst(failures) is Fail.CPU
 
 

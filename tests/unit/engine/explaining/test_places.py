@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import simu
-from ganeti_htools.engine.explaining.places import ExplainedPlace, commonest, places, redundant, with_lacks
+from ganeti_htools.engine.explaining.places import (
+    ExplainedPlace,
+    commonest,
+    leave_redundant,
+    places,
+    with_lacks,
+)
 from ganeti_htools.engine.rules import choice, placements
 from ganeti_htools.engine.rules.components import WEIGHTS
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
@@ -33,7 +39,7 @@ def test_places() -> None:
 
 
 def test_all_candidates_are_redundant_without_check() -> None:
-    assert redundant(TRIAL, ASKED, None).all()
+    assert leave_redundant(TRIAL, ASKED, None).all()
 
 
 UNITS = derive(simu.parse(["p,1,9g,64g,4;lvm-vg,ssdvg,1500", "p,1,9g,64g,4;lvm-vg,hddvg,900"]))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.groups.compression import candidates, compress
+from ganeti_htools.engine.groups.compression import compress, emptiable_groups
 from ganeti_htools.engine.groups.outcome import RegroupingLimits, RegroupingOutcome
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.rules import RegroupingRules
@@ -46,13 +46,13 @@ def emptied(state: State, *named: int, number: int = 1) -> RegroupingOutcome:
 
 def test_the_group_with_most_free_memory_comes_first() -> None:
     rows = [instance(f"i{at}", EXT, f"r{at}a", mem=1000) for at in range(3)]
-    found, others = candidates(Regrouping(state := racks((10_000, 20_000, 15_000), rows), rules(state)))
+    found, others = emptiable_groups(Regrouping(state := racks((10_000, 20_000, 15_000), rows), rules(state)))
     assert (found, others) == ([1, 2, 0], [])
 
 
 def test_of_similar_groups_what_copies_least_comes_first() -> None:
     rows = [instance("mirror", DRBD, "r0a", "r0b", mem=200), instance("pool", EXT, "r1a", mem=1000)]
-    found, _ = candidates(Regrouping(state := racks((10_000, 10_000), rows), rules(state)))
+    found, _ = emptiable_groups(Regrouping(state := racks((10_000, 10_000), rows), rules(state)))
     assert found == [1, 0]
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ganeti_htools.engine.rules.deviation import Deviation, in_order
+from ganeti_htools.engine.rules.deviation import Deviation, sum_in_order
 
 
 def test_sums_and_variances_are_along_the_last_axis() -> None:
@@ -18,7 +18,7 @@ def test_leaves_out_values_that_are_not_counted() -> None:
 
 
 def test_no_values_add_up_to_0() -> None:
-    assert in_order(np.zeros((2, 0))).tolist() == [0.0, 0.0]
+    assert sum_in_order(np.zeros((2, 0))).tolist() == [0.0, 0.0]
     assert Deviation.of(np.zeros((1, 0))).variance.tolist() == [0.0]
 
 

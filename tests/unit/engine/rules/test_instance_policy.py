@@ -30,9 +30,9 @@ def test_one_group_refuses_an_instance_that_another_takes() -> None:
     state = derive(CLUSTER)
     targets = np.array([2, 1, 0, 1])
     memory, spindles = CODE[Fail.MEM], CODE[Fail.SPINDLES]
-    small = instance_policy.codes(state, state.requested_instance(new(1_000)), targets)
+    small = instance_policy.policy_codes(state, state.requested_instance(new(1_000)), targets)
     assert small.tolist() == [spindles, FITS, FITS, FITS]
-    large = instance_policy.codes(state, state.requested_instance(new(1_001)), targets)
+    large = instance_policy.policy_codes(state, state.requested_instance(new(1_001)), targets)
     assert large.tolist() == [spindles, memory, FITS, memory]
 
 

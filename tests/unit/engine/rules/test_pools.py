@@ -7,7 +7,7 @@ import pytest
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.decide import decide
 from ganeti_htools.engine.explaining.explanation import explained
-from ganeti_htools.engine.rules.pools import fit, lacking, pool_room, pool_units
+from ganeti_htools.engine.rules.pools import fit, full_pool, pool_room, pool_units
 from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
@@ -52,21 +52,21 @@ def test_pool_is_never_filled_completely(size: int, number: int) -> None:
     here = state()
     left = pool_room(here).free_after(here)
     assert fit(left, here, on((size, VMS))) == number
-    assert (lacking(left, here, on((size, VMS))) is None) == (number > 0)
+    assert (full_pool(left, here, on((size, VMS))) is None) == (number > 0)
 
 
 def test_scarcest_of_several_pools_counts() -> None:
     here = state()
     left, row = pool_room(here).free_after(here), on((1024, VMS), (1024, FAST))
     assert fit(left, here, row) == 2
-    assert lacking(left, here, on((1024, VMS), (3072, FAST))) == "space in rados/fast, which lacks 1 MiB"
+    assert full_pool(left, here, on((1024, VMS), (3072, FAST))) == "space in rados/fast, which lacks 1 MiB"
 
 
 def test_pool_of_unknown_size_has_no_limit() -> None:
     here = state()
     left = pool_room(here).free_after(here)
     for row in (instance("new", DiskTemplate.PLAIN, ""), on((1, DesiredUnit(StorageType.EXT, "san")))):
-        assert (fit(left, here, row), lacking(left, here, row)) == (None, None)
+        assert (fit(left, here, row), full_pool(left, here, row)) == (None, None)
 
 
 def test_forthcoming_instances_reduce_free_space() -> None:
@@ -153,7 +153,7 @@ LIMITED = replace(CLUSTER, pool_settings=((VMS, Inventory(10240, 0, 5120, 40960,
 def test_pool_limits_the_size_that_one_instance_takes(size: int, refusal: str | None) -> None:
     here = state(LIMITED)
     left = pool_room(here).free_after(here)
-    assert lacking(left, here, on((size, VMS))) == refusal
+    assert full_pool(left, here, on((size, VMS))) == refusal
     assert (fit(left, here, on((size, VMS))) == 0) == (refusal is not None)
     assert fit(left, here, on((size, VMS)), limited=False) == 10239 // size
 

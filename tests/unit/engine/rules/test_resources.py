@@ -26,17 +26,17 @@ def test_forthcoming_instances_change_their_own_views_only() -> None:
 
 def test_a_resource_without_a_column_is_refused() -> None:
     with pytest.raises(ValueError, match="f_gpus"):
-        resources.check((*RESOURCES, NEW), SINGLE)
+        resources.check_declared((*RESOURCES, NEW), SINGLE)
 
 
 def test_a_column_that_two_resources_declare_is_refused() -> None:
     with pytest.raises(ValueError, match="f_dsk"):
-        resources.check((*RESOURCES, NEW._replace(figure="f_dsk")), SINGLE)
+        resources.check_declared((*RESOURCES, NEW._replace(figure="f_dsk")), SINGLE)
 
 
 def test_a_column_that_no_resource_declares_is_refused() -> None:
     with pytest.raises(ValueError, match="location"):
-        resources.check(tuple(each for each in RESOURCES if each.figure != "location"), SINGLE)
+        resources.check_declared(tuple(each for each in RESOURCES if each.figure != "location"), SINGLE)
 
 
 def test_module_that_misses_a_hard_limit_is_refused() -> None:

@@ -42,7 +42,7 @@ def obstacle(
 ) -> str | None:
     state, movable = derive(cluster), np.ones(len(cluster.instances), np.bool_)
     phases, promised = [NamedPhase(action, nodes, steps)], [target] * 2 if action is Action.ONLINE else None
-    return squeeze.obstacle(state, phases, promised, [target] * 2, movable, soon)
+    return squeeze.recheck_phases(state, phases, promised, [target] * 2, movable, soon)
 
 
 def test_accepts_plan_when_node_will_be_empty() -> None:
@@ -300,10 +300,10 @@ def test_a_plan_that_copies_holds_as_long_as_its_nodes_do() -> None:
     assert found.action is Action.NOTHING  # plain instances come back nowhere should their node be lost
     found = squeeze.plan(state, [NOTHING], [NOTHING], everyone, wishes=Wishes(allowed=AllowedMoves.ALL))
     phases = [NamedPhase(found.action, state.names(found.nodes), list(named(state, found.steps)))]
-    assert squeeze.obstacle(state, phases, None, [NOTHING], everyone, 0) is None
+    assert squeeze.recheck_phases(state, phases, None, [NOTHING], everyone, 0) is None
     less = [replace(node, t_dsk=1.0, f_dsk=0) if node.master else node for node in state.cluster.nodes]
     full = derive(replace(state.cluster, nodes=tuple(less)))
-    assert "does not fit" in str(squeeze.obstacle(full, phases, None, [NOTHING], everyone, 0))
+    assert "does not fit" in str(squeeze.recheck_phases(full, phases, None, [NOTHING], everyone, 0))
 
 
 def in_pool(pool: int | None, capable: str) -> State:
@@ -345,7 +345,7 @@ def test_master_candidates_that_have_gone_meanwhile() -> None:
         (in_pool(4, "yyyyyy"), "too few nodes would be left that can be master candidates"),
     ):
         phases = [NamedPhase(Action.OFFLINE, nodes, [])]
-        found = squeeze.obstacle(now, phases, None, [NOTHING], np.ones(0, np.bool_), 0)
+        found = squeeze.recheck_phases(now, phases, None, [NOTHING], np.ones(0, np.bool_), 0)
         assert found == why
 
 
