@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ganeti_htools.engine.allocation import allocate, exclusive_storage
+from ganeti_htools.engine.allocation import allocate
 from ganeti_htools.engine.allocation.evacuate import Evacuation, change_group, evacuate_nodes, relocate_off
 from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.engine.allocation.pairs import on_pairs
@@ -137,15 +137,13 @@ def place_instance(
             raise RequestFailed(refusal)
         return _settled(state, asked, None, refusal, reporter)
     if placement.group is not None:
-        in_group = exclusive_storage.in_group if dedicated else allocate.in_group
-        outcome = in_group(state, asked, count, groups[0], options, reporter)
+        outcome = allocate.in_group(state, asked, count, groups[0], options, reporter, dedicated)
         info = outcome_line(state, outcome, asked.row.name)
         if remarks and (not outcome.solution or not outcome.solution.trial):
             info += _why(state, asked, count, [outcome], options)
         return _settled(state, asked, outcome, info, reporter, (outcome,))
-    in_groups = exclusive_storage.in_groups if dedicated else allocate.in_groups
     roomy = [group for group, lacks in zip(groups, full, strict=True) if lacks is None]
-    outcomes = in_groups(state, asked, count, options, roomy, reporter)
+    outcomes = allocate.in_groups(state, asked, count, options, roomy, reporter, dedicated)
     lines = [outcome_line(state, outcome, asked.row.name) for outcome in outcomes]
     ranked = allocate.ranked(state, outcomes)
     if not ranked:

@@ -8,7 +8,7 @@ from typing import Any
 from ganeti_htools.backends import iallocator
 from ganeti_htools.engine import making_room
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.balancing.recheck import recheck_steps
+from ganeti_htools.engine.balancing.recheck import obstacle
 from ganeti_htools.engine.making_room import MadeRoom, RoomLimits
 from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.model.cluster import Cluster
@@ -151,7 +151,7 @@ class RoomPlan(ToolPlan[MakeRoomOptions]):
         for step in (job.step for job in jobs):
             if step is not None:
                 scope = state.group == homes.get(step.instance, NOWHERE)
-                why = recheck_steps(after, scope, [step], making_room.balancing(placement), movable)
+                why = obstacle(after, scope, [step], making_room.balancing(placement), movable)
                 if why is not None:
                     return why
         if name in homes:

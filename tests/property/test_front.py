@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.engine.balancing.front import front, spread
-from ganeti_htools.engine.balancing.recheck import recheck_steps
+from ganeti_htools.engine.balancing.recheck import obstacle
 from ganeti_htools.engine.balancing.replay import DIGITS, RatedPlan
 from ganeti_htools.engine.moving.named_moves import named
 from ganeti_htools.model.cluster import Instance
@@ -49,7 +49,7 @@ def test_plans_can_be_made_and_none_is_beaten(
     for plan in spread(found, 4):
         rated = RatedPlan(tuple(plan.steps), plan.score, plan.copied, state)
         check_steps(state, rated, options)
-        assert recheck_steps(state.copy(), scope, list(named(state, plan.steps)), options, movable) is None
+        assert obstacle(state.copy(), scope, list(named(state, plan.steps)), options, movable) is None
         assert plan.within(copying, options)
         assert {step.instance for step in plan.steps} <= set(np.flatnonzero(movable).tolist())
     for one, other in itertools.permutations(found.plans[1:], 2):

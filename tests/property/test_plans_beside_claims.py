@@ -46,4 +46,4 @@ def test_rest_of_plan_fits_after_every_jobset(seed: int) -> None:
         assert check(reported(before, now), proposal.jobs[number:], number).obstacle is None
         steps = [job.step for job in jobs if isinstance(job.step, NamedMove)]
         movable = view.movable(now, OPTIONS.view)
-        assert recheck.recheck_steps(now, everywhere, steps, OPTIONS.balancing, movable) is None
+        assert recheck.obstacle(now, everywhere, steps, OPTIONS.balancing, movable) is None

@@ -38,7 +38,7 @@ def planned(state: State, options: BalancingOptions = OPTIONS) -> tuple[State, l
 def obstacle(cluster: Cluster, steps: list[NamedMove]) -> str | None:
     state = derive(cluster)
     scope, movable = everything(state)
-    return recheck.recheck_steps(state, scope, steps, OPTIONS, movable)
+    return recheck.obstacle(state, scope, steps, OPTIONS, movable)
 
 
 @pytest.mark.parametrize("seeds", few(range(15), 30))
@@ -52,7 +52,7 @@ def test_a_plan_holds_where_it_was_made(seeds: range, force: bool) -> None:
         made += len(steps)
         again = state.copy()
         scope, movable = everything(state)
-        assert recheck.recheck_steps(again, scope, steps, options, movable) is None
+        assert recheck.obstacle(again, scope, steps, options, movable) is None
         assert again.pnode.tolist() == after.pnode.tolist()
         assert again.snode.tolist() == after.snode.tolist()
         assert score_of(again, scope) == pytest.approx(score_of(after, scope), abs=1e-12)
@@ -109,7 +109,7 @@ def on_node(plan: Plan, spoil: Callable[[State, Bools, int], None]) -> tuple[Nam
     state = derive(rows)
     scope, movable = everything(state)
     spoil(state, scope, state.nodes[str(step.node)])
-    return step, recheck.recheck_steps(state, scope, [step], OPTIONS, movable)
+    return step, recheck.obstacle(state, scope, [step], OPTIONS, movable)
 
 
 def test_obstacle_when_a_node_is_drained(plan: Plan) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ganeti_htools.engine.allocation.exclusive_storage import with_fewest_losses
 from ganeti_htools.engine.allocation.one_node import on_nodes
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
@@ -49,14 +50,14 @@ def in_scope(
 
     Scores are those of the nodes in ``scope``. Raises RequestFailed if there are too few nodes.
     """
-    check_number(count, nodes, reporter)
+    _check_number(count, nodes, reporter)
     if count == 1:
         return on_nodes(state, asked, nodes, scope, options, redundancy, reporter)
     base = choice.base(state, scope)
     return on_pairs(state, asked, nodes, nodes, base, options, redundancy, reporter)
 
 
-def check_number(count: int, nodes: Ints, reporter: Reporter) -> None:
+def _check_number(count: int, nodes: Ints, reporter: Reporter) -> None:
     """Check that an instance on ``count`` nodes, 1 or 2, has enough nodes. Raises RequestFailed."""
     if count not in (1, 2):
         raise RequestFailed("Unsupported number of nodes, only one or two  supported")
@@ -67,7 +68,7 @@ def check_number(count: int, nodes: Ints, reporter: Reporter) -> None:
         raise RequestFailed("Not enough online nodes")
 
 
-def check_networks(
+def _check_networks(
     state: State, group: int, asked: RequestedInstance, nodes: Ints, reporter: Reporter
 ) -> None:
     """Check that the only group to try has the instance's networks. Raises RequestFailed."""
@@ -84,7 +85,7 @@ def lacks_network(state: State, group: int, asked: RequestedInstance) -> bool:
     return any(nic.network is not None and nic.network not in networks for nic in asked.row.nics)
 
 
-def candidates_by_group(
+def _candidates_by_group(
     state: State, groups: Sequence[int], options: PlacementOptions, reporter: Reporter
 ) -> Iterator[tuple[int, Ints]]:
     """Yield the groups (rows) that have nodes, in input order, each with its candidates; the reporter gets
@@ -104,16 +105,20 @@ def in_group(
     group: int,
     options: PlacementOptions,
     reporter: Reporter = SILENT,
+    dedicated: bool = False,
 ) -> GroupOutcome:
     """Find a place for a new instance in the group (row) it was asked for; scores are those of this group.
 
-    Raises RequestFailed if nothing can be tried: the group lacks a network, or has too few nodes.
+    On ``dedicated`` nodes lost allocations decide instead of the score. Raises RequestFailed if nothing can
+    be tried: the group lacks a network, or has too few nodes.
     """
     asked, scope = state.with_disk_defaults(group, asked), state.group == group
     nodes = usable_nodes(state, scope, options.restrict_to)
-    reporter.starting(state, asked, scope)
+    reporter.starting(state, asked, scope, not dedicated)
     reporter.trying(group, nodes)
-    check_networks(state, group, asked, nodes, reporter)
+    if dedicated:
+        return GroupOutcome(group, _on_dedicated(state, asked, count, group, nodes, options, reporter))
+    _check_networks(state, group, asked, nodes, reporter)
     redundancy = excusing(assess(state, scope, options)) if options.capacity else None
     return GroupOutcome(group, in_scope(state, asked, count, nodes, scope, options, redundancy, reporter))
 
@@ -125,31 +130,51 @@ def in_groups(
     options: PlacementOptions,
     groups: Sequence[int],
     reporter: Reporter = SILENT,
+    dedicated: bool = False,
 ) -> list[GroupOutcome]:
     """Try a new instance in each of some groups (rows), in input order; :func:`ranked` finds the best.
 
-    Groups without nodes are left out, groups that lack a network come first.
+    Groups without nodes are left out. Groups that lack a network come first, but not if all nodes are
+    ``dedicated``.
     """
-    everyone = state.everywhere
-    reporter.starting(state, asked, everyone)
-    redundancy = excusing(assess(state, everyone, options)) if options.capacity else None
+    everyone, redundancy = state.everywhere, None
+    reporter.starting(state, asked, everyone, not dedicated)
+    if options.capacity and not dedicated:
+        redundancy = excusing(assess(state, everyone, options))
     skipped, tried = [], []
-    for group, nodes in candidates_by_group(state, groups, options, reporter):
-        if lacks_network(state, group, asked):
+    for group, nodes in _candidates_by_group(state, groups, options, reporter):
+        if not dedicated and lacks_network(state, group, asked):
             reporter.rejecting(nodes, LACKS_NETWORK)
             skipped.append(GroupOutcome(group, unconnected=True))
             continue
-        group_reporter = reporter_for(state, group, nodes, reporter)
+        group_reporter = _reporter_for(state, group, nodes, reporter)
         try:
             made = state.with_disk_defaults(group, asked)
-            solution = in_scope(state, made, count, nodes, everyone, options, redundancy, group_reporter)
+            if dedicated:
+                solution = _on_dedicated(state, made, count, group, nodes, options, group_reporter)
+            else:
+                solution = in_scope(state, made, count, nodes, everyone, options, redundancy, group_reporter)
             tried.append(GroupOutcome(group, solution))
         except RequestFailed as failed:
             tried.append(GroupOutcome(group, error=f"{failed}"))
     return [*skipped, *tried]
 
 
-def reporter_for(state: State, group: int, nodes: Ints, reporter: Reporter) -> Reporter:
+def _on_dedicated(
+    state: State,
+    asked: RequestedInstance,
+    count: int,
+    group: int,
+    nodes: Ints,
+    options: PlacementOptions,
+    reporter: Reporter,
+) -> Solution:
+    _check_networks(state, group, asked, nodes, reporter)
+    _check_number(count, nodes, reporter)
+    return with_fewest_losses(state, asked, count, group, nodes, options, reporter)
+
+
+def _reporter_for(state: State, group: int, nodes: Ints, reporter: Reporter) -> Reporter:
     """Select the reporter for tries in one of several groups: a silent one if the group is unallocable."""
     if state.cluster.groups[group].alloc_policy is not AllocPolicy.UNALLOCABLE:
         return reporter

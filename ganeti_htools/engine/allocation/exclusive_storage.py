@@ -5,23 +5,13 @@ still takes is counted before and after. The node (or pair) with the lowest diff
 the least disk left (``hail(1)``, "lost-allocations metrics").
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from ganeti_htools.engine.allocation.allocate import (
-    candidates_by_group,
-    check_networks,
-    check_number,
-    reporter_for,
-    usable_nodes,
-)
 from ganeti_htools.engine.allocation.lost_allocations import lost_allocations, smallest_instances
-from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
-from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution, count_failures
+from ganeti_htools.engine.allocation.reporter import Reporter
+from ganeti_htools.engine.allocation.solution import Solution, count_failures
 from ganeti_htools.engine.rules import placements
 from ganeti_htools.model.columns import NOWHERE, Ints
-from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import Allocate, MultiAllocate, Request
 from ganeti_htools.model.state import RequestedInstance, State
@@ -50,49 +40,7 @@ def is_dedicated(state: State, request: Request) -> bool:
     return bool((state.columns.excl_stor | ~np.isin(state.group, meant)).all())
 
 
-def in_group(
-    state: State,
-    asked: RequestedInstance,
-    count: int,
-    group: int,
-    options: PlacementOptions,
-    reporter: Reporter = SILENT,
-) -> GroupOutcome:
-    """Find a place for a new instance in the group (row) it was asked for.
-
-    Raises RequestFailed if nothing can be tried: the group lacks a network, or has too few nodes.
-    """
-    asked, scope = state.with_disk_defaults(group, asked), state.group == group
-    nodes = usable_nodes(state, scope, options.restrict_to)
-    reporter.starting(state, asked, scope, rated=False)
-    reporter.trying(group, nodes)
-    return GroupOutcome(group, _solution(state, asked, count, group, nodes, options, reporter))
-
-
-def in_groups(
-    state: State,
-    asked: RequestedInstance,
-    count: int,
-    options: PlacementOptions,
-    groups: Sequence[int],
-    reporter: Reporter = SILENT,
-) -> list[GroupOutcome]:
-    """Try a new instance in each of the groups, in input order."""
-    reporter.starting(state, asked, state.everywhere, rated=False)
-    outcomes = []
-    for group, nodes in candidates_by_group(state, groups, options, reporter):
-        group_reporter = reporter_for(state, group, nodes, reporter)
-        try:
-            solution = _solution(
-                state, state.with_disk_defaults(group, asked), count, group, nodes, options, group_reporter
-            )
-            outcomes.append(GroupOutcome(group, solution))
-        except RequestFailed as failure:
-            outcomes.append(GroupOutcome(group, error=str(failure)))
-    return outcomes
-
-
-def _solution(
+def with_fewest_losses(
     state: State,
     asked: RequestedInstance,
     count: int,
@@ -101,13 +49,8 @@ def _solution(
     options: PlacementOptions,
     reporter: Reporter,
 ) -> Solution:
-    """Find the node of a group, or the pair, that costs the fewest later instances.
-
-    Raises RequestFailed.
-    """
+    """Find the one of ``nodes`` of a group (rows), or the pair, that costs the fewest later instances."""
     scope, policy = state.group == group, state.cluster.groups[group].ipolicy
-    check_networks(state, group, asked, nodes, reporter)
-    check_number(count, nodes, reporter)
     force, rows = options.ignore_soft_errors, nodes[:, np.newaxis]
     if count == 1:
         trial, secondaries = placements.allocate_one(state, asked, nodes, scope, force), np.array([NOWHERE])

@@ -19,7 +19,7 @@ from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 
 
-def recheck_steps(
+def obstacle(
     state: State,
     scope: Bools,
     steps: Iterable[NamedMove],

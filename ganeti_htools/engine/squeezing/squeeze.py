@@ -170,7 +170,7 @@ def recheck_phases(
         problem = (
             _not_switched(state, rows, down)
             or _leaving(state, phase.steps)
-            or recheck.recheck_steps(
+            or recheck.obstacle(
                 marked,
                 everywhere,
                 phase.steps,

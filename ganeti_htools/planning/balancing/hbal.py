@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ganeti_htools.backends.haskell import fixed, show
 from ganeti_htools.engine.balancing.balance import score_of, stepwise
-from ganeti_htools.engine.balancing.recheck import recheck_steps
+from ganeti_htools.engine.balancing.recheck import obstacle
 from ganeti_htools.engine.moving.named_moves import named
 from ganeti_htools.engine.rules import placement_rules
 from ganeti_htools.engine.rules.broken_rules import breaches
@@ -200,7 +200,7 @@ class BalancingPlan(ToolPlan[HbalOptions]):
         repairs, scopes = self.options.repair_rules, self._scopes(state)
         for name, moves in _by_group(state, self.groups, rest).items():
             scope = scopes[name]
-            why = recheck_steps(after, scope, moves, self.options.balancing, movable)
+            why = obstacle(after, scope, moves, self.options.balancing, movable)
             if why is not None:
                 return why
             if not repairs and not score_of(after, scope) < score_of(state, scope):

@@ -13,8 +13,9 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.maintenance import emptying, returning, ways
+from ganeti_htools.engine.maintenance import emptying, returning
 from ganeti_htools.engine.maintenance.emptying import Emptying
+from ganeti_htools.engine.maintenance.following import follow
 from ganeti_htools.engine.squeezing.candidates import drained_with_promotion, lacks_master_candidates
 from ganeti_htools.execution.jobs import Job, Jobsets
 from ganeti_htools.execution.review import Check, Review, Say
@@ -508,7 +509,7 @@ def restore(state: State, options: MaintainOptions, found: Mapping[str, Any]) ->
             MovePart(Operation(operation), NOWHERE if node is None else state.nodes[node])
             for operation, node in move["parts"]
         ]
-        why = ways.follow(after, index, parts, open_everywhere, options.placement)
+        why = follow(after, index, parts, open_everywhere, options.placement)
         if why is not None:
             raise DataError(f"the plan moves instance {move['instance']}, but {why}")
         together = bool(move.get("with_next"))

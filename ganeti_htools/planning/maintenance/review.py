@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.maintenance import returning, ways
+from ganeti_htools.engine.maintenance import returning
+from ganeti_htools.engine.maintenance.following import follow
 from ganeti_htools.engine.moving.named_moves import remaining_move
 from ganeti_htools.engine.redundancy.recoverability import describe_lost
 from ganeti_htools.engine.rules import placement_rules
@@ -86,7 +87,7 @@ def _follow(
     if gone:
         return f"node {gone[0]} is gone"
     parts = [MovePart(operation, now.nodes[node] if node else NOWHERE) for operation, node in left.parts]
-    return ways.follow(after, index, parts, shut, options)
+    return follow(after, index, parts, shut, options)
 
 
 def newly_lost(after: State, leaving: Bools, accepted: frozenset[str]) -> str | None:

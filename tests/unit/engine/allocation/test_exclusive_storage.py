@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.engine.allocation import exclusive_storage
+from ganeti_htools.engine.allocation.allocate import in_group
 from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.model.cluster import Cluster, Disk, Group
 from ganeti_htools.model.derive import derive
@@ -37,9 +37,8 @@ def placed(state: State, count: int = 1, mem: int = 1000) -> tuple[tuple[str, ..
     """The nodes that were chosen, and by what: later instances lost for each interval, and disk left."""
     template = DiskTemplate.PLAIN if count == 1 else DiskTemplate.DRBD
     new = replace(instance("new", template, "", mem=mem), disks=(Disk(GIB, spindles=1),))
-    found = exclusive_storage.in_group(
-        state, state.requested_instance(new), count, 0, PlacementOptions()
-    ).solution
+    asked = state.requested_instance(new)
+    found = in_group(state, asked, count, 0, PlacementOptions(), dedicated=True).solution
     assert found is not None
     return tuple(state.names(found.nodes)), found.metric
 
@@ -73,7 +72,7 @@ def test_refuses_instance_without_place(nodes: dict[str, int], count: int, probl
     state = state_of(memory=nodes, disks=dict.fromkeys(nodes, GIB))
     asked = state.requested_instance(instance("new", DiskTemplate.PLAIN, ""))
     with pytest.raises(RequestFailed, match=problem):
-        exclusive_storage.in_group(state, asked, count, 0, PlacementOptions())
+        in_group(state, asked, count, 0, PlacementOptions(), dedicated=True)
 
 
 def wish(group: str | None = None) -> Placement:

@@ -7,7 +7,7 @@ import pytest
 
 from ganeti_htools.engine.balancing.balance import rebalance
 from ganeti_htools.engine.balancing.front import Front, PricedPlan, choose, front, priced_plans, spread
-from ganeti_htools.engine.balancing.recheck import recheck_steps
+from ganeti_htools.engine.balancing.recheck import obstacle
 from ganeti_htools.engine.moving.named_moves import named
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.options import BalancingOptions, CopyingOptions
@@ -88,7 +88,7 @@ def test_lost_nodes_are_left_by_steps_that_a_review_accepts() -> None:
     state, options = derive(replace(described, nodes=lost)), replace(OPTIONS, evacuation=True)
     scope, everyone = np.ones(5, np.bool_), np.ones(6, np.bool_)
     for each in found_in(state, options, number=30).plans:
-        assert recheck_steps(state.copy(), scope, list(named(state, each.steps)), options, everyone) is None
+        assert obstacle(state.copy(), scope, list(named(state, each.steps)), options, everyone) is None
 
 
 def test_dear_instances_stay() -> None:
