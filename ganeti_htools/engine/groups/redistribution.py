@@ -109,7 +109,7 @@ def refused(now: Regrouping, index: int) -> str:
 def why_no_group(now: Regrouping, index: int) -> str:
     """Return the reason why no group takes an instance."""
     groups = now.state.cluster.groups
-    why = reason_to_stay(now, index)
+    why = tied_to_group(now, index)
     if why is not None:
         return why
     state, secondary = now.state, int(now.state.snode[index])
@@ -133,7 +133,7 @@ def why_no_group(now: Regrouping, index: int) -> str:
     return "; ".join((*reasons, *dict.fromkeys(others)))
 
 
-def reason_to_stay(now: Regrouping, index: int) -> str | None:
+def tied_to_group(now: Regrouping, index: int) -> str | None:
     """Return the reason why an instance must not leave its group; None if it may."""
     if now.rules.groups.issuperset(now.homes(index)):
         return now.obstacle(index)
@@ -204,7 +204,7 @@ def redistribute(
 
 def _between(now: Regrouping, group: int) -> list[int]:
     """Return the movable instances with their primary in a group and their secondary in another."""
-    return [row for row in now.diagnosis(group).between if reason_to_stay(now, row) is None]
+    return [row for row in now.diagnosis(group).between if tied_to_group(now, row) is None]
 
 
 def _brought_together(now: Regrouping, groups: Sequence[int], allowed: Allowed) -> Regrouping:
