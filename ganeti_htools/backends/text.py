@@ -7,14 +7,14 @@ gets their defaults. Columns and sections beyond those known are ignored.
 
 from collections import Counter
 from collections.abc import Container, Iterable
-from dataclasses import replace
+from dataclasses import astuple, replace
 
-from ganeti_htools.backends import haskell, inventories, text_policies, units
+from ganeti_htools.backends import haskell, inventories, units, values
 from ganeti_htools.backends.inventory_tags import without_tagged_inventories
 from ganeti_htools.backends.sections import SectionFormat, SectionLine, parse_lines, split_sections
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node, check
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.model.policy import IPolicy
+from ganeti_htools.model.policy import IPolicy, ISpec, MinMax
 from ganeti_htools.model.storage import Unit
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
 
@@ -66,7 +66,7 @@ def parse(text: str, source: str) -> Cluster:
         check(cluster)
     except DataError as error:
         raise DataError(f"{source}: {error}") from error
-    cluster = _with_policies(cluster, parse_lines(source, text_policies.POLICIES, policies))
+    cluster = _with_policies(cluster, parse_lines(source, _POLICIES, policies))
     # Names of instances may repeat, unlike those of nodes: they do in files that Ganeti's tools accept.
     names = {node.name for node in cluster.nodes}
     found = (_instance(row, names) for row in parse_lines(source, _INSTANCES, instances))
@@ -169,7 +169,7 @@ def _with_policies(cluster: Cluster, parse_lines: Iterable[SectionLine]) -> Clus
         owner = row.fields["name"]
         if owner and owners[owner] != 1:
             raise row.error("name", f"expected the name or UUID of one group, which {owners[owner]} have")
-        policies[owner] = text_policies.policy(row)
+        policies[owner] = _policy(row)
 
     def of(group: Group) -> IPolicy:
         return policies.get(group.name) or policies.get(group.uuid) or group.ipolicy
@@ -199,7 +199,7 @@ def dump(cluster: Cluster) -> str:
         map(_node_line, cluster.nodes),
         (_instance_line(instance, apart) for instance in cluster.instances),
         cluster.tags,
-        (text_policies.line(owner, policy) for owner, policy in policies),
+        (_policy_line(owner, policy) for owner, policy in policies),
     )
     return "\n".join("".join(f"{line}\n" for line in lines) for lines in sections)
 
@@ -241,3 +241,52 @@ def _instance_line(instance: Instance, apart: bool) -> str:
         f"|{'-' if spindles is None else spindles}|{_yes(instance.forthcoming)}"
         f"{'|' + units.write_disks(instance.disks) if apart else ''}"
     )
+
+
+_POLICIES = SectionFormat(
+    "policy",
+    "policies",
+    ("name", "standard spec", "min and max specs", "disk templates", "vcpu ratio", "spindle ratio"),
+)
+_SPEC = ("memory size", "CPU count", "disk size", "disk count", "NIC count", "spindle use")
+
+
+def _policy(row: SectionLine) -> IPolicy:
+    """The policy of a line. Raises DataError."""
+    return IPolicy(
+        minmax=row.read("min and max specs", _minmax),
+        std=row.read("standard spec", _ispec),
+        disk_templates=row.read("disk templates", _templates),
+        vcpu_ratio=row.number("vcpu ratio"),
+        spindle_ratio=row.number("spindle ratio"),
+    )
+
+
+def _templates(text: str) -> tuple[DiskTemplate, ...]:
+    return tuple(values.member(part, DiskTemplate) for part in values.several(text, ","))
+
+
+def _ispec(text: str) -> ISpec:
+    parts = values.several(text, ",")
+    if len(parts) < len(_SPEC):
+        raise DataError(f"expected {', '.join(_SPEC)}, not {values.quote(text)}")
+    return ISpec(*(values.read(values.whole, *pair) for pair in zip(parts, _SPEC, strict=False)))
+
+
+def _minmax(text: str) -> tuple[MinMax, ...]:
+    specs = [_ispec(part) for part in values.several(text, ";")]
+    if len(specs) % 2:
+        raise DataError(f"expected pairs of min and max specs, found {len(specs)} specs")
+    return tuple(map(MinMax, specs[::2], specs[1::2]))
+
+
+def _policy_line(owner: str, policy: IPolicy) -> str:
+    """The line of a policy: the cluster's own has no owner."""
+    pairs = (_spec_text(spec) for pair in policy.minmax for spec in (pair.min, pair.max))
+    templates = ",".join(template.value for template in policy.disk_templates)
+    ratios = f"{haskell.show(policy.vcpu_ratio)}|{haskell.show(policy.spindle_ratio)}"
+    return f"{owner}|{_spec_text(policy.std)}|{';'.join(pairs)}|{templates}|{ratios}"
+
+
+def _spec_text(spec: ISpec) -> str:
+    return ",".join(map(str, astuple(spec)))

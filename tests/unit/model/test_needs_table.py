@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ganeti_htools.model.cluster import Disk, Instance
-from ganeti_htools.model.needs_table import tabulate_needs
+from ganeti_htools.model.figures import tabulate_needs
 from ganeti_htools.model.storage import DesiredUnit, StorageType, holds
 from ganeti_htools.model.tags import demand
 from ganeti_htools.model.types import DiskTemplate, Status

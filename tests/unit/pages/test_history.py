@@ -2,7 +2,7 @@
 
 import pytest
 
-from ganeti_htools.pages.history import describe, history
+from ganeti_htools.pages.page import describe, history
 
 DECISION = {
     "kind": "decision",

@@ -18,9 +18,9 @@ from ganeti_htools.model.moves import Move, MoveKind, NamedMove
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.pages.answer import safety
 from ganeti_htools.pages.markup import command, table
+from ganeti_htools.pages.moves import reasons
 from ganeti_htools.pages.nodes import DRAWN
 from ganeti_htools.pages.page import cluster_page, daemon_page
-from ganeti_htools.pages.reasons import reasons
 from ganeti_htools.pages.score import words
 from ganeti_htools.pages.sides import Side
 from ganeti_htools.planning import view

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganeti_htools.cli.runs import waiting
+from ganeti_htools.cli.runs import roll
 from ganeti_htools.commandline.kinds import HOURS
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.hours import Hours, read_hours
@@ -34,35 +34,35 @@ def test_hours_are_read() -> None:
 
 
 def test_hours_that_are_always() -> None:
-    assert not waiting.await_hours(None)
-    assert not waiting.await_hours(Hours(0, 0))
+    assert not roll.await_hours(None)
+    assert not roll.await_hours(Hours(0, 0))
 
 
 def test_program_gets_the_names(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    words = waiting.words_of(f"sh -c 'echo \"$@\" >{out}' sh")
-    waiting.run_program(words, ["one", "two"], quiet=True)
+    words = roll.words_of(f"sh -c 'echo \"$@\" >{out}' sh")
+    roll.run_program(words, ["one", "two"], quiet=True)
     assert out.read_text() == "one two\n"
 
 
 @pytest.mark.parametrize(("script", "why"), [("exit 3", "ended with status 3"), ("kill -9 $$", "was killed")])
 def test_program_that_fails_is_named(script: str, why: str) -> None:
     with pytest.raises(HtoolsError, match=rf"^sh -c '.*' one: {why}$"):
-        waiting.run_program(["sh", "-c", script], ["one"], quiet=False)
+        roll.run_program(["sh", "-c", script], ["one"], quiet=False)
 
 
 @pytest.mark.parametrize("command", ["", "/nowhere/program", "'open"])
 def test_program_that_cannot_be_run_is_found_before(command: str) -> None:
     with pytest.raises(HtoolsError, match="--command: "):
-        waiting.words_of(command)
+        roll.words_of(command)
 
 
 def test_pause_ends_with_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "say", lambda _text: os.kill(os.getpid(), signal.SIGUSR1))
+    monkeypatch.setattr(roll, "say", lambda _text: os.kill(os.getpid(), signal.SIGUSR1))
     before = signal.getsignal(signal.SIGUSR1)
-    waiting.ignore_early_signal()
+    roll.ignore_early_signal()
     os.kill(os.getpid(), signal.SIGUSR1)
-    waiting.pause(["one"])
+    roll.pause(["one"])
     signal.signal(signal.SIGUSR1, before)
 
 
@@ -71,5 +71,5 @@ def test_pause_ends_with_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     with open(terminal) as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
         os.write(ours, b"\n")
-        waiting.pause(["one"])
+        roll.pause(["one"])
     os.close(ours)
