@@ -27,10 +27,6 @@ def _fields(text: str) -> tuple[str, ...]:
     return ("+", *_names(text[1:])) if text.startswith("+") else _names(text)
 
 
-def _yes_no(text: str) -> bool:
-    return values.choice(text or "yes", {"yes": True, "no": False})
-
-
 def _ratio(text: str) -> float:
     found = values.number(text)
     if not found:
@@ -88,10 +84,6 @@ def _bandwidth(text: str) -> int:
     return found
 
 
-def _plans(text: str) -> int:
-    return _plan(text or "10")
-
-
 def _plan(text: str) -> int:
     found = values.whole(text)
     if not found:
@@ -120,14 +112,6 @@ def _demand(text: str) -> tuple[str, int]:
     return next(iter(found.items()))
 
 
-def _steps(text: str) -> int:
-    return values.whole(text, -MAX_MIB)
-
-
-def _template(text: str) -> DiskTemplate:
-    return values.member(text, DiskTemplate)
-
-
 TEXT = Kind(str, "TEXT", "none")
 FILE = Kind(str, "FILE", "file")
 DIRECTORY = Kind(str, "PATH", "dir")
@@ -142,7 +126,7 @@ INSTANCES = Kind(_names, "INSTS", "manyinstances")
 TAGS = Kind(_names, "TAG,...", "string")
 FIELDS = Kind(_fields, "FIELDS", "none")
 COUNT = Kind(values.whole, "N", "integer")
-STEPS = Kind(_steps, "N", "integer")
+STEPS = Kind(lambda text: values.whole(text, -MAX_MIB), "N", "integer")
 NUMBER = Kind(values.number, "FACTOR", "float")
 RATIO = Kind(_ratio, "RATIO", "float")
 SIZE = Kind(values.size, "SIZE", "integer")
@@ -150,13 +134,19 @@ BINARY_SIZE = Kind(values.binary_size, "SIZE", "integer")  # of options that Deb
 DURATION = Kind(values.duration, "TIME", "float")
 PRICES = Kind(_prices, "DISKS[,MEMORY[,FAILOVER]]", "string")
 BANDWIDTH = Kind(_bandwidth, "RATE", "integer")
-PLANS = Kind(_plans, "N", "integer")
+PLANS = Kind(lambda text: _plan(text or "10"), "N", "integer")
 PLAN = Kind(_plan, "K", "integer")
-CHOICE = Kind(_yes_no, "CHOICE", "choices=yes,no")
+CHOICE = Kind(
+    lambda text: values.choice(text or "yes", {"yes": True, "no": False}), "CHOICE", "choices=yes,no"
+)
 LOAD = Kind(_load, "LOAD", "choices=none,upstream,real")
 PRIORITY = Kind(_priority, "PRIO", "choices=low,normal,high")
 REACTION = Kind(_reaction, "WHAT", "choices=replan,stop")
-TEMPLATE = Kind(_template, "TEMPLATE", f"choices={','.join(template.value for template in DiskTemplate)}")
+TEMPLATE = Kind(
+    lambda text: values.member(text, DiskTemplate),
+    "TEMPLATE",
+    f"choices={','.join(template.value for template in DiskTemplate)}",
+)
 STANDARD_SIZE = Kind(_spec("standard"), "STDSPEC", "string")
 TIERED_SIZE = Kind(_spec("tiered"), "TSPEC", "string")
 STORAGE_UNIT = Kind(_storage_unit, "UNIT", "string")
