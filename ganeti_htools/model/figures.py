@@ -180,12 +180,13 @@ def tabulate(
 
 def _positions(rows: Sequence[Instance], known: Figures) -> Ints:
     """Return the positions of equal rows in a known table, NOWHERE where there is none."""
-    found = np.fromiter((known.positions.get(row.name, NOWHERE) for row in rows), np.int64, len(rows))
-    for at in np.flatnonzero(found != NOWHERE).tolist():
-        row, old = rows[at], known.rows[found[at]]
-        if row is not old and row != old:
-            found[at] = NOWHERE
-    return found
+    found = []
+    for row in rows:
+        at = known.positions.get(row.name, NOWHERE)
+        if at != NOWHERE and (old := known.rows[at]) is not row and old != row:  # mostly the same object
+            at = NOWHERE
+        found.append(at)
+    return np.array(found, np.int64)
 
 
 def _records(rows: Sequence[Instance], needs: NeedsTable, demands: dict[Demand, int]) -> NDArray[np.void]:

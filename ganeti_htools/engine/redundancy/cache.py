@@ -45,7 +45,7 @@ class LossCache:
         """The instance of a row, as a placement sees it."""
         row = state.cluster.instances[index]
         known = self._instances.get(index)
-        if known is None or known.row != row:
+        if known is None or (known.row is not row and known.row != row):  # mostly the same object
             known = self._instances[index] = state.instance(index)
         return known
 
