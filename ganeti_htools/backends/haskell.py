@@ -28,11 +28,11 @@ def show(value: float) -> str:
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{int(exponent)}"
 
 
-def general(value: float, digits: int) -> str:
-    """``printf "%.<digits>g"``: ``fixed`` from 0.1 to ten million, else with an exponent."""
+def general(value: float) -> str:
+    """``printf "%.6g"``: ``fixed`` from 0.1 to ten million, else with an exponent."""
     if value == 0 or 0.1 <= abs(value) < 1e7 or not math.isfinite(value):
-        return fixed(value, digits)
-    mantissa, exponent = f"{_decimal(value):.{digits}e}".split("e")
+        return fixed(value, 6)
+    mantissa, exponent = f"{_decimal(value):.6e}".split("e")
     return f"{mantissa}e{int(exponent)}"
 
 

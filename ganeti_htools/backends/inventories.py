@@ -43,12 +43,12 @@ def _reader(figure: str) -> Callable[[str], float]:
     return values.number if figure not in _LEAST else lambda text: values.whole(text, _LEAST[figure])
 
 
-def inventories_of(fields: "Fields", key: str = "inventories") -> Inventories:
+def inventories_of(fields: "Fields") -> Inventories:
     """Inventories of a node from a JSON object that has an object for each class.
 
     Raises DataError naming the node, the class and the figure.
     """
-    found = fields.object(key)
+    found = fields.object("inventories")
     return _each_once(_inventory_of(found, name) for name in found.values)
 
 

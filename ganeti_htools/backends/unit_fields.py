@@ -10,24 +10,24 @@ from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 
 
-def units_of(fields: Fields, key: str = "storage") -> tuple[Unit, ...]:
+def units_of(fields: Fields) -> tuple[Unit, ...]:
     """Units of a node from a JSON list of ``{"sunit": [TYPE, KEY, [PARAM...]], "free": N, "total": N}``.
 
     Raises DataError naming the node, the unit and the field.
     """
     found = []
-    for each in fields.objects(key):
-        each.owner = f"{fields.owner}: {key}"
-        unit = _sunit(each, "sunit")
+    for each in fields.objects("storage"):
+        each.owner = f"{fields.owner}: storage"
+        unit = _sunit(each)
         if unit is None:
             continue
-        each.owner = f"{fields.owner}: {key}: {unit}"
+        each.owner = f"{fields.owner}: storage: {unit}"
         params = _params(each)
         found.append(Unit(unit, each.integer("total"), each.integer("free"), params))
     try:
         return units.check_units(found)
     except DataError as error:
-        raise DataError(f"{fields.owner}: {key}: {error}") from error
+        raise DataError(f"{fields.owner}: storage: {error}") from error
 
 
 def _params(fields: Fields) -> tuple[bool | str, ...]:
@@ -37,11 +37,11 @@ def _params(fields: Fields) -> tuple[bool | str, ...]:
     return tuple(params[0])
 
 
-def _sunit(fields: Fields, key: str) -> DesiredUnit | None:
-    value: Any = fields.value(key)
+def _sunit(fields: Fields) -> DesiredUnit | None:
+    value: Any = fields.value("sunit")
     if not isinstance(value, list) or len(value) < 2 or not all(isinstance(part, str) for part in value[:2]):
-        raise fields.wrong(key, "storage unit", "a list of type, key and parameters")
-    return values.read(lambda name: units.parse_unit(value[0], name), value[1], fields.owner, f"key '{key}'")
+        raise fields.wrong("sunit", "storage unit", "a list of type, key and parameters")
+    return values.read(lambda name: units.parse_unit(value[0], name), value[1], fields.owner, "key 'sunit'")
 
 
 # The key that names the unit of a disk in requests, and the type of the unit. Ganeti writes the volume group
@@ -62,7 +62,7 @@ def disk_of(fields: Fields, template: DiskTemplate) -> Disk:
     spindles = fields.count("spindles") if fields.has("spindles") else None
     if _TELLING.isdisjoint(fields.values):
         return Disk(size, spindles)
-    unit = _sunit(fields, "sunit") if fields.has("sunit") else None
+    unit = _sunit(fields) if fields.has("sunit") else None
     if unit and (wrong := units.misplacement(unit, template)):
         raise DataError(f"{fields.owner}: key 'sunit': {wrong}")
     if unit is None and template in _NAMED_BY:

@@ -208,9 +208,9 @@ def _is_balanced(before: Before, line: CommandLine, tell: Say) -> bool:
     if not before.score - optimal < line.min_score:
         return False
     tell(
-        f"Cluster is already well balanced (initial score {general(before.score, 6)},",
-        f"optimum score due to N+1 reservations {general(optimal, 6)},",
-        f"minimum score {general(line.min_score, 6)}).",
+        f"Cluster is already well balanced (initial score {general(before.score)},",
+        f"optimum score due to N+1 reservations {general(optimal)},",
+        f"minimum score {general(line.min_score)}).",
         f"Nothing to do{' in this group' if line.worst_group or line.all_groups else ', exiting'}",
     )
     return True

@@ -58,7 +58,6 @@ def fitting_table(
     rows: Iterable[Sequence[str]],
     numeric: Sequence[bool],
     prefix: str = "",
-    gap: str = " ",
     labels: int = 1,
 ) -> str:
     """Lay out a table for the terminal.
@@ -70,24 +69,24 @@ def fitting_table(
     screen, parts = streams.width(), [list(range(len(header)))]
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     if screen is not None:
-        room = screen - len(prefix) - 1 + len(gap)  # a column takes its width and a gap
+        room = screen - len(prefix)  # a column takes its width and a blank
         texts = [place for place, right in enumerate(numeric) if not right]
         least = sum(
             width if right else min(width, _SHORTEST) for width, right in zip(widths, numeric, strict=True)
         )
-        if least + len(gap) * len(widths) <= room:
-            _narrow(widths, texts, room - len(gap) * len(widths))
+        if least + len(widths) <= room:
+            _narrow(widths, texts, room - len(widths))
         else:
             _narrow(widths, texts[:labels], room // 2 + sum(widths[labels:]))
-            rest = max(_SHORTEST, room - sum(widths[:labels]) - len(gap) * (labels + 1))
+            rest = max(_SHORTEST, room - sum(widths[:labels]) - (labels + 1))
             for place in texts[labels:]:
                 widths[place] = min(widths[place], rest)
-            parts = _parts([width + len(gap) for width in widths], labels, room)
+            parts = _parts([width + 1 for width in widths], labels, room)
     cells = [[_cut(*cell) for cell in zip(row, widths, strict=True)] for row in rows]
     tables = []
     for part in parts:
         title, *lines = ([row[place] for place in part] for row in cells)
-        tables.append(table(title, lines, [numeric[place] for place in part], prefix, gap))
+        tables.append(table(title, lines, [numeric[place] for place in part], prefix))
     return "\n".join(tables)
 
 

@@ -173,15 +173,15 @@ class TimeLimit:
 
 
 def rebalance(
-    state: State, scope: Bools, options: BalancingOptions, movable: Bools | None = None, rough: bool = False
+    state: State, scope: Bools, options: BalancingOptions, movable: Bools | None = None
 ) -> tuple[State, list[Move]]:
     """Balance the nodes in scope; returns the state afterwards, and the steps.
 
     Instances with their primary in scope move, unless ``movable`` excludes them or they are not to be
-    balanced automatically. With ``rough``, scores of steps are right to about 1e-8 only.
+    balanced automatically.
     """
     state = state.copy()
-    return state, list(stepwise(state, scope, options, movable, rough))
+    return state, list(stepwise(state, scope, options, movable))
 
 
 def stepwise(
@@ -194,7 +194,7 @@ def stepwise(
 ) -> Iterator[Move]:
     """Balance the nodes in scope, in place; yields each step once it has been made.
 
-    ``copying`` has the speed of copying.
+    With ``rough``, scores of steps are right to about 1e-8 only. ``copying`` has the speed of copying.
     """
     limit = optimal_score(state, scope) + options.min_score
     current = score_of(state, scope)

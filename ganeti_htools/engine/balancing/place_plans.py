@@ -59,9 +59,9 @@ class Annealing:
     Each exchange changes the worth of others, so fewer are rated while many are good enough.
     """
 
-    def __init__(self, exchanges: PlaceExchanges, seed: int = 0) -> None:
+    def __init__(self, exchanges: PlaceExchanges) -> None:
         self.exchanges, self.visits = exchanges, exchanges.visits
-        self.random = np.random.RandomState(seed)  # its numbers are the same in all versions
+        self.random = np.random.RandomState(0)  # its numbers are the same in all versions
 
     def round(self, price: float, hot: float, length: int = 1) -> Generator[None, None, None]:
         """Make exchanges; yields after each rating. ``hot`` is the first noise, in usual losses.
@@ -119,12 +119,12 @@ class TabuSearch:
     last move, and of a few others.
     """
 
-    def __init__(self, moves: PlaceMoves, seed: int = 0) -> None:
+    def __init__(self, moves: PlaceMoves) -> None:
         self.moves, self.visits, self.movable = moves, moves.visits, moves.movable
         size, nodes = moves.size
         self.until, self.stay = np.zeros(size, np.int64), min(STAY, len(self.movable) // 3)
         self.near = np.zeros(nodes + 1, np.bool_)  # nodes of the last moves
-        self.random = np.random.RandomState(seed)  # its numbers are the same in all versions
+        self.random = np.random.RandomState(0)  # its numbers are the same in all versions
         self.clock = 0
 
     def step(self, price: float) -> None:

@@ -178,9 +178,12 @@ def left_volume(error: str) -> LeftVolume | None:
     return found and LeftVolume(*found.groups())
 
 
-def in_sets(jobs: Sequence[Job], most: int = 20) -> Jobsets:
+_IN_SET = 20  # jobs
+
+
+def in_sets(jobs: Sequence[Job]) -> Jobsets:
     """Sort jobs of instances into jobsets that do not fill Ganeti's queue."""
-    return [jobs[start : start + most] for start in range(0, len(jobs), most)]
+    return [jobs[start : start + _IN_SET] for start in range(0, len(jobs), _IN_SET)]
 
 
 def describe(reasons: Mapping[str, str]) -> str:
