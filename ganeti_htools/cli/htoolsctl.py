@@ -62,7 +62,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> CommandParser:
-    """Make the parser of the command line, with all commands."""
     made = CommandParser(
         prog="htoolsctl",
         usage="htoolsctl [--socket PATH] COMMAND ...",

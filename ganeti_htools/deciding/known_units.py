@@ -35,7 +35,6 @@ class CompletedRows:
         self._named: dict[str, Instance] = {}
 
     def named(self, known: Cluster) -> dict[str, Instance]:
-        """Return the known instances by name."""
         if known.instances is not self._known:
             self._known, self._named = known.instances, {row.name: row for row in known.instances}
         return self._named

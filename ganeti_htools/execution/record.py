@@ -107,8 +107,6 @@ class Score(TypedDict):
 
 
 class RunRecord(TypedDict):
-    """A run."""
-
     ending: str | None
     reason: str | None
     run: Identifier

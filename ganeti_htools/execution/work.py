@@ -12,7 +12,6 @@ OpcodeAndCommand = tuple[Opcode, str]
 
 
 def opcodes_and_commands(*work: OpcodeAndCommand) -> tuple[tuple[Opcode, ...], tuple[str, ...]]:
-    """Return the opcodes, and the commands."""
     return tuple(opcode for opcode, _ in work), tuple(command for _, command in work)
 
 

@@ -46,7 +46,6 @@ class Home(NamedTuple):
 
 
 def maintenance_of(node_tags: Iterable[str]) -> NodeMaintenance:
-    """Read the tags of a node."""
     tags = tuple(node_tags)
     since, _, by = min(_after(_BY, tags), default="").partition(":")
     reason = "; ".join(_after(_REASON, tags))
@@ -105,7 +104,6 @@ def home_tags(instance_tags: Iterable[str]) -> list[str]:
 
 
 def home_of(instance_tags: Iterable[str]) -> Home | None:
-    """Return the home of an instance; None if it has none."""
     found = home_tags(instance_tags)
     return Home(*found[0][len(HOME) :].split(":")[:2]) if found else None
 

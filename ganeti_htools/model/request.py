@@ -88,8 +88,6 @@ def anonymous(request: Request) -> Request:
 
 
 def with_new_instances(request: Request, change: Callable[[Instance], Instance]) -> Request:
-    """Return a request with changed new instances."""
-
     def changed(placement: Placement) -> Placement:
         return replace(placement, instance=change(placement.instance))
 

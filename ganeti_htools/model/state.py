@@ -311,7 +311,6 @@ class State:
         return [self.cluster.instances[row].name for row in rows]
 
     def rows_by_name(self) -> dict[str, int]:
-        """Return the rows of all instances by name."""
         return {instance.name: row for row, instance in enumerate(self.cluster.instances)}
 
     def node_pair(self, index: int) -> tuple[int, int]:

@@ -70,7 +70,6 @@ class DesiredUnit(NamedTuple):
 
 
 def holds(unit: DesiredUnit, template: DiskTemplate) -> bool:
-    """Whether a unit can hold disks of that template."""
     mirrored = unit.type is StorageType.DRBD and template is DiskTemplate.DRBD
     return mirrored or unit.type is TYPE_OF[template]
 

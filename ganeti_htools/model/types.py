@@ -24,8 +24,6 @@ class MirrorType(Enum):
 
 
 class DiskTemplate(Enum):
-    """Disk template of an instance."""
-
     DISKLESS = "diskless"
     FILE = "file"
     SHARED_FILE = "sharedfile"

@@ -11,7 +11,6 @@ from ganeti_htools.model.units_in_use import units_in_use
 
 
 def reports(node: Node) -> bool:
-    """Whether a node reports its figures."""
     return node.t_mem > 0
 
 

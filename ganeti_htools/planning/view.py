@@ -133,7 +133,6 @@ def selected(state: State, view: View, sets: bool = False) -> Bools:
 
 
 def named_instances(cluster: Cluster, view: View) -> tuple[set[str], set[str]]:
-    """Return the names of selected and of excluded instances."""
     wanted = (*view.select_instances, *view.exclude_instances)
     names = (instance.name for instance in cluster.instances)
     found = _complete(names, wanted, "failed to load data, aborting: Unknown instance(s)")

@@ -128,7 +128,6 @@ def _described(options: Namespace) -> dict[str, object]:
 
 
 def _plan_room(options: Namespace, request: str) -> int:
-    """Plan moves that make room for the instance of a request."""
     from ganeti_htools.cli.report import room  # these load NumPy
     from ganeti_htools.cli.report.moves import limits
     from ganeti_htools.commandline.parameters import parse_options
@@ -142,7 +141,6 @@ def _plan_room(options: Namespace, request: str) -> int:
 
 
 def _report_decision(options: Namespace, relay: Any) -> int:
-    """Print a decision; the exit status."""
     say(relay["stderr"])
     if options.json and options.alternates is not None:
         answer = {**json.loads(relay["stdout"] or "{}"), "ranking": relay["ranking"]}

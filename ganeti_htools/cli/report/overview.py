@@ -19,8 +19,6 @@ from ganeti_htools.planning import view
 
 @dataclass(frozen=True, slots=True)
 class GroupFigures:
-    """A node group in figures."""
-
     name: str
     nodes: int
     instances: int

@@ -95,7 +95,6 @@ class ScoredMoves(NamedTuple):
 
     @property
     def new_nodes(self) -> Ints | None:
-        """The new nodes, None if the moves take none."""
         return self.new if self.kind.takes_node else None
 
     def trial(self, space: SearchSpace) -> Trial:

@@ -159,7 +159,6 @@ class SetSearch:
                 yield _Candidate(float(scores[at]), members, kind, int(new[at]))
 
     def _location_exclusion(self, batch: Batch, kind: MoveKind, goal: Ints) -> Any:
-        """Compute the change of the location exclusion score by each move."""
         state = self.state
         if kind.keeps_primary or not state.location_rows or batch.asked.forthcoming:
             return 0.0

@@ -134,7 +134,6 @@ def _ties(baseline: Baseline, near: Sequence[ScoredMoves], most: int) -> list[Sc
 
 
 def _lowest(scores: Floats, doubts: Floats) -> Ints:
-    """Find the scores that may be the lowest."""
     return np.flatnonzero(scores - doubts <= (scores + doubts).min(initial=np.inf))
 
 

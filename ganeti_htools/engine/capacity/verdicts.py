@@ -67,7 +67,6 @@ class SizeVerdicts:
         return verdict
 
     def all_pairs(self) -> Candidates:
-        """The pairs that are candidates."""
         nodes, group = self.scope.nodes, self.state.group[self.scope.nodes]
         primaries, secondaries = np.nonzero(
             (group[:, np.newaxis] == group) & ~np.eye(len(nodes), dtype=np.bool_)

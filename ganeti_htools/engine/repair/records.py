@@ -84,7 +84,6 @@ def whole_number(text: str) -> int:
 
 
 def _jobs(text: str) -> tuple[int, ...]:
-    """Return the numbers of jobs. Raises ValueError."""
     numbers = tuple(map(whole_number, text.split("+"))) if text else ()
     if min(numbers, default=0) < 0:
         raise ValueError

@@ -206,7 +206,6 @@ class ComponentTable(NamedTuple):
 
 @lru_cache(maxsize=32)
 def table(shape: Shape = SINGLE) -> ComponentTable:
-    """Build the table of the components of columns of a shape."""
     found, names = components(shape), columns_type(shape)._fields
     assert all(set(component.figures) <= set(columns_type(shape).changing()) for component in found)
     partial = tuple(which for which, each in enumerate(found) if each.counted)

@@ -14,8 +14,6 @@ MIB = "MiB"
 
 
 class NodeRole(Enum):
-    """Role of a node for an instance."""
-
     PRIMARY = "primary"
     SECONDARY = "secondary"
     SOURCE = "source"  # the node from which its disks are copied to a new secondary

@@ -315,7 +315,6 @@ def settle_and_refresh(facts: NodeFacts, trial: Trial) -> None:
 def location_exclusion_of_moves(
     facts: NodeFacts, batch: Batch, kind: MoveKind, new: Ints | None, scope: Bools
 ) -> Any:
-    """Compute the change of the location exclusion score by each move."""
     state = facts.state
     if kind.keeps_primary or not state.location_rows or batch.asked.forthcoming:
         return 0.0

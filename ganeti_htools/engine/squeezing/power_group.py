@@ -346,7 +346,6 @@ def drained_nodes(state: State, late: Bools) -> Bools:
 
 
 def with_power(state: State, nodes: Sequence[int], offline: bool) -> State:
-    """Return a copy of a state with these nodes offline or online."""
     state = state.copy()
     state.columns.offline[list(nodes)] = offline
     rows = list(state.cluster.nodes)

@@ -24,7 +24,6 @@ def marks(nodes: Iterable[Node]) -> frozenset[str]:
 
 
 def mark_of(run: str) -> str:
-    """Return the mark of a run, as nodes have it."""
     return run_tag(run).removeprefix(run_tag(""))
 
 
