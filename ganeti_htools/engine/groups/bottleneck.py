@@ -10,6 +10,7 @@ from ganeti_htools.engine.allocation.solution import GroupOutcome
 from ganeti_htools.engine.groups.group_state import best_place
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.routes import route_out
+from ganeti_htools.engine.redundancy.recoverability import describe_lost
 from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.moves import MovePart, Operation
@@ -90,7 +91,7 @@ def _harm(now: Regrouping, index: int, parts: Sequence[MovePart]) -> str | None:
         return None
     groups = dict.fromkeys((*after.homes(index), *now.homes(index)))
     if lost := after.lost_since(now, groups):
-        return after.describe_lost(lost)
+        return describe_lost(after.state, lost)
     worse = [group for group in groups if after.diagnosis(group).worse_than(now.diagnosis(group))]
     names = [now.state.cluster.groups[group].name for group in worse]
     return f"{names[0]} would be {after.diagnosis(worse[0]).word}" if worse else None

@@ -253,10 +253,6 @@ class Regrouping:
         )
         return sorted(now - was)
 
-    def describe_lost(self, rows: Sequence[int]) -> str:
-        """Describe instances (rows) that lost their redundancy."""
-        return describe_lost(self.state, rows)
-
     def after_leaving_group(self, index: int) -> "Regrouping | None":
         """Return a copy with an instance moved to its best place in another group, or None."""
         found = (self.after_moving(index, place.parts) for place in self.places(index, self.targets(index)))
@@ -314,7 +310,7 @@ def recheck_moves(now: Regrouping, moves: Sequence[NamedMove]) -> str | None:
         if why is not None:
             return f"instance {move.instance} {why}"
         if lost := now.lost_since(last, groups):
-            return now.describe_lost(lost)
+            return describe_lost(now.state, lost)
     names = [group.name for group in now.state.cluster.groups]
     for move in moves:
         homes = now.homes(rows[move.instance])
