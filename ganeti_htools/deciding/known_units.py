@@ -6,8 +6,9 @@ about the default unit of that storage type, and overrides what is known of this
 filled in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Group, Instance, Node
 from ganeti_htools.model.inventory import Inventories
@@ -18,6 +19,8 @@ from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.model.units_in_use import pools_of_tags, units_of_disks
 
+T = TypeVar("T")
+
 
 class CompletedRows:
     """Cache of the rows completed for the last request, by name.
@@ -26,7 +29,7 @@ class CompletedRows:
     """
 
     def __init__(self) -> None:
-        self.nodes: dict[str, tuple[Node, Node, DesiredUnit | None, Node]] = {}
+        self.nodes: dict[str, tuple[Node, tuple[Node, DesiredUnit | None], Node]] = {}
         self.instances: dict[str, tuple[Instance, Instance | None, Instance]] = {}
         self.filled: dict[str, tuple[Node, Node, Node]] = {}
         self.inventories: dict[str, tuple[Node, Inventories, Node]] = {}
@@ -48,32 +51,40 @@ def with_known_inventories(cluster: Cluster, known: Cluster, cache: CompletedRow
     by_name = {node.name: node.inventories for node in known.nodes if node.inventories}
     if not by_name or any(node.inventories for node in cluster.nodes):
         return cluster
-    before, cache.inventories = cache.inventories, {}
-    rows = []
-    for node in cluster.nodes:
-        if (inventories := by_name.get(node.name)) is not None:
+    rows, cache.inventories = _completed(
+        cluster.nodes, by_name, cache.inventories, lambda node, known: replace(node, inventories=known)
+    )
+    return replace(cluster, nodes=rows)
+
+
+def _completed(
+    nodes: Sequence[Node],
+    known: Mapping[str, T],
+    before: Mapping[str, tuple[Node, T, Node]],
+    complete: Callable[[Node, T], Node],
+) -> tuple[tuple[Node, ...], dict[str, tuple[Node, T, Node]]]:
+    """Complete the nodes about which something is known, by name. Also returns an entry for each of these.
+
+    Equal nodes with the same knowledge are taken from the entries ``before``.
+    """
+    rows, entries = [], {}
+    for node in nodes:
+        if (source := known.get(node.name)) is not None:
             entry = before.get(node.name)
-            if entry is None or entry[:-1] != (node, inventories):
-                entry = node, inventories, replace(node, inventories=inventories)
-            cache.inventories[node.name] = entry
+            if entry is None or entry[:-1] != (node, source):
+                entry = node, source, complete(node, source)
+            entries[node.name] = entry
             node = entry[-1]
         rows.append(node)
-    return replace(cluster, nodes=tuple(rows))
+    return tuple(rows), entries
 
 
 def with_known_loads(cluster: Cluster, loads: Mapping[str, float], cache: CompletedRows) -> Cluster:
     """Return the cluster with these loads of nodes (:attr:`.Node.cpu_load`)."""
-    before, cache.loaded = cache.loaded, {}
-    rows = []
-    for node in cluster.nodes if loads else ():
-        entry, load = before.get(node.name), loads.get(node.name)
-        if load is not None:
-            if entry is None or entry[:-1] != (node, load):
-                entry = node, load, replace(node, cpu_load=load)
-            cache.loaded[node.name] = entry
-            node = entry[-1]
-        rows.append(node)
-    return replace(cluster, nodes=tuple(rows)) if loads else cluster
+    rows, cache.loaded = _completed(
+        cluster.nodes, loads, cache.loaded, lambda node, load: replace(node, cpu_load=load)
+    )
+    return replace(cluster, nodes=rows) if loads else cluster
 
 
 def lacks_disks(cluster: Cluster, request: Request) -> bool:
@@ -96,19 +107,10 @@ def with_disks(cluster: Cluster, other: Cluster, cache: CompletedRows) -> Cluste
 
     Nodes that report nothing or are unknown there stay as they are. Returns the same object if all stay.
     """
-    others = {node.name: node for node in other.nodes if node.t_dsk}
-    nodes, filled = [], {}
-    for node in cluster.nodes:
-        source = others.get(node.name)
-        if source is not None and node.t_mem:
-            entry = cache.filled.get(node.name)
-            if entry is None or entry[:-1] != (node, source):
-                entry = node, source, with_disk(node, source)
-            filled[node.name] = entry
-            node = entry[-1]
-        nodes.append(node)
-    cache.filled = filled
-    return replace(cluster, nodes=tuple(nodes)) if filled else cluster
+    silent = {node.name for node in cluster.nodes if not node.t_mem}
+    others = {node.name: node for node in other.nodes if node.t_dsk and node.name not in silent}
+    rows, cache.filled = _completed(cluster.nodes, others, cache.filled, with_disk)
+    return replace(cluster, nodes=rows) if cache.filled else cluster
 
 
 def without_disk_limits(cluster: Cluster, request: Request, options: PlacementOptions) -> tuple[Cluster, str]:
@@ -150,7 +152,12 @@ def with_known(cluster: Cluster, request: Request, known: Cluster, cache: Comple
         return cluster
     if nodes:
         unit = _reported_unit(cluster, request, known)
-        cluster = replace(cluster, nodes=_nodes(cluster, nodes, unit, cache))
+        silent = {node.name for node in cluster.nodes if not node.t_mem}
+        told = {name: (node, unit) for name, node in nodes.items() if name not in silent}
+        rows, cache.nodes = _completed(
+            cluster.nodes, told, cache.nodes, lambda node, known: _with_storage(node, *known)
+        )
+        cluster = replace(cluster, nodes=rows)
     if nodes or known.pools or pools_of_tags(cluster):
         cluster = replace(cluster, instances=_instances(cluster, cache.named(known), cache))
     return cluster
@@ -158,23 +165,6 @@ def with_known(cluster: Cluster, request: Request, known: Cluster, cache: Comple
 
 def _group(group: Group, known: Group | None) -> Group:
     return replace(group, metavg=known.metavg, rbd_pool=known.rbd_pool) if known else group
-
-
-def _nodes(
-    cluster: Cluster, known: Mapping[str, Node], unit: DesiredUnit | None, cache: CompletedRows
-) -> tuple[Node, ...]:
-    before, cache.nodes = cache.nodes, {}
-    rows = []
-    for node in cluster.nodes:
-        other = known.get(node.name)
-        if other is not None and node.t_mem:
-            entry = before.get(node.name)
-            if entry is None or entry[:-1] != (node, other, unit):
-                entry = node, other, unit, _with_storage(node, other, unit)
-            cache.nodes[node.name] = entry
-            node = entry[-1]
-        rows.append(node)
-    return tuple(rows)
 
 
 def _instances(cluster: Cluster, known: Mapping[str, Instance], cache: CompletedRows) -> tuple[Instance, ...]:
