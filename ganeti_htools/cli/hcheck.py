@@ -1,6 +1,6 @@
 """``hcheck``: tell whether a cluster is healthy, and whether rebalancing would help (``hcheck(1)``)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -24,7 +24,6 @@ from ganeti_htools.engine.redundancy.recoverability import unrecoverable
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.broken_rules import broken_rules
 from ganeti_htools.engine.rules.contradictions import check_rules
-from ganeti_htools.judge.judge import Certificate
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import DataError, HtoolsError, during
 from ganeti_htools.model.ganeti_version import rules_of
@@ -196,6 +195,7 @@ def _plan(line: CommandLine, path: str) -> int:
     import orjson  # seldom needed
 
     from ganeti_htools.backends.text import digest
+    from ganeti_htools.cli.report import certificate
     from ganeti_htools.files import read_bytes
     from ganeti_htools.judge.judge import judge
     from ganeti_htools.judge.plan import statement_of
@@ -215,19 +215,8 @@ def _plan(line: CommandLine, path: str) -> int:
     if line.json:
         print_json(found.to_json(), cluster)
     elif line.verbose >= 1:
-        print(wrapped("\n".join(_verdict_lines(found))))
+        print(wrapped("\n".join(certificate.lines(found))))
     return 3 if found.findings else 0
-
-
-def _verdict_lines(found: Certificate) -> Iterator[str]:
-    """Yield one line for the verdict, and one for each finding and note."""
-    verdict = f"The plan of {found.tool} {'does not hold' if found.findings else 'holds'}"
-    counts = f"{counted(found.steps, 'move')} in {counted(found.jobsets, 'jobset')}"
-    yield f"{verdict}: {counts}, {counted(found.orders, 'state')} looked at"
-    for each in found.findings:
-        yield f"    {each}"
-    for note in found.notes:
-        yield f"Note: {note}"
 
 
 def _what_if_lost(state: State, line: CommandLine, name: str) -> int:

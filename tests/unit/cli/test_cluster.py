@@ -7,7 +7,7 @@ import pytest
 from ganeti_htools.backends import simu, text
 from ganeti_htools.cli import hbal, hcheck, hinfo, hmaintain, hregroup, hroller, hspace, hsqueeze
 from ganeti_htools.cli.cluster import load, make_state, save
-from ganeti_htools.cli.runs.plans import ByDaemon
+from ganeti_htools.cli.runs.by_daemon import ByDaemon
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError

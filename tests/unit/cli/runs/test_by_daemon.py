@@ -2,8 +2,8 @@
 
 import pytest
 
-from ganeti_htools.cli.runs import plans
-from ganeti_htools.cli.runs.plans import ByDaemon
+from ganeti_htools.cli.runs import by_daemon
+from ganeti_htools.cli.runs.by_daemon import ByDaemon
 from ganeti_htools.client import CallRefusedError, NoReplyError, Refusal, on_trio
 from ganeti_htools.commandline.programs import HBAL
 from ganeti_htools.commandline.reading import parse_or_exit
@@ -67,6 +67,6 @@ async def test_a_plan_that_has_ended_need_not_be_stopped(
         (Refusal.BUSY, "The plan cannot be stopped: too much\n"),
     ):
         daemon = Answering(monkeypatch, cancel=CallRefusedError(kind, "too much"))
-        await plans._cancel(on_trio.TrioDaemon("/socket"), "beef", now=True)
+        await by_daemon._cancel(on_trio.TrioDaemon("/socket"), "beef", now=True)
         assert daemon.asked == [("cancel", {"plan": "beef", "now": True})]
         assert capsys.readouterr().err == said
