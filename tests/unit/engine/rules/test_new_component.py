@@ -89,7 +89,7 @@ SHARED = """
 
     from ganeti_htools.engine.balancing.balance import score_of
     from ganeti_htools.engine.balancing.shared_instances import shared_instances
-    from ganeti_htools.engine.balancing.shared_storage import rebalance
+    from ganeti_htools.engine.balancing.shared_storage import rebalance_shared
     from ganeti_htools.engine.rules.components import COMPONENTS
     from ganeti_htools.model.derive import derive
     from ganeti_htools.model.types import DiskTemplate
@@ -100,7 +100,7 @@ SHARED = """
     state, everywhere = derive(cluster(sizes, rows)), np.ones(3, np.bool_)
     state.columns.r_mem[:] = {reserved}
     state.columns.fail_n1[:] = state.columns.unallocated <= {reserved}
-    balanced, steps = rebalance(state, everywhere, shared_instances(state, np.ones({instances}, np.bool_)))
+    balanced, steps = rebalance_shared(state, everywhere, shared_instances(state, np.ones({instances}, np.bool_)))
     assert len(steps) == {steps}
     assert abs(steps[-1].score - score_of(balanced, everywhere)) < 1e-8
     assert abs(steps[0].score - steps[1].score) > 1e-8
