@@ -25,7 +25,7 @@ def test_no_instances() -> None:
     found = shared_instances(state, np.ones(1, np.bool_))
     assert found is not None
     assert len(found.rows) == 0
-    after, steps = shared_storage.rebalance(state, np.ones(2, np.bool_), found)
+    after, steps = shared_storage.rebalance_shared(state, np.ones(2, np.bool_), found)
     assert not steps
     assert after.pnode.tolist() == [0]
 
@@ -33,7 +33,7 @@ def test_no_instances() -> None:
 def test_one_of_two_goes_to_the_empty_node() -> None:
     state = derive(by_hand.cluster(SIZES, [instance("a", EXT, "n0"), instance("b", EXT, "n0")]))
     everywhere = np.ones(2, np.bool_)
-    after, (step,) = shared_storage.rebalance(state, everywhere, everything(state))
+    after, (step,) = shared_storage.rebalance_shared(state, everywhere, everything(state))
     assert (step.instance, step.node, step.nodes) == (0, 1, (1,))
     assert after.pnode.tolist() == [1, 0]
     assert after.columns.primaries.tolist() == [1, 1]
@@ -45,5 +45,5 @@ def test_instances_on_offline_nodes_go_first() -> None:
     rows = [instance("a", EXT, "n0"), instance("b", EXT, "n0"), instance("c", EXT, "n2")]
     state = derive(by_hand.cluster(SIZES | {"n2": 9000}, rows))
     state.columns.offline[2] = True
-    _, steps = shared_storage.rebalance(state, np.ones(3, np.bool_), everything(state))
+    _, steps = shared_storage.rebalance_shared(state, np.ones(3, np.bool_), everything(state))
     assert [(step.instance, step.node) for step in steps] == [(2, 1)]

@@ -100,7 +100,8 @@ SHARED = """
     state, everywhere = derive(cluster(sizes, rows)), np.ones(3, np.bool_)
     state.columns.r_mem[:] = {reserved}
     state.columns.fail_n1[:] = state.columns.unallocated <= {reserved}
-    balanced, steps = rebalance_shared(state, everywhere, shared_instances(state, np.ones({instances}, np.bool_)))
+    shared = shared_instances(state, np.ones({instances}, np.bool_))
+    balanced, steps = rebalance_shared(state, everywhere, shared)
     assert len(steps) == {steps}
     assert abs(steps[-1].score - score_of(balanced, everywhere)) < 1e-8
     assert abs(steps[0].score - steps[1].score) > 1e-8
