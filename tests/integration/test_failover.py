@@ -148,10 +148,12 @@ def test_failed_and_resumed_plans_after_a_failover() -> None:
         with Daemon() as first:
             first.wait_until_it_leads()
             first.refresh()
+            before = {*states(first), *states(second)}  # of other tests
             with failing_migration("node1"):
                 tool = start(balance, "node1")
                 tool.communicate()
-            (failed,) = [name for name, state in states(first).items() if state == "failed"]
+            (failed,) = states(first).keys() - before
+            assert states(first)[failed] == "failed"
             last = jobs()[-1].number
             with stopped_migration("node1"):
                 tool = start(balance, "node1")
@@ -162,14 +164,16 @@ def test_failed_and_resumed_plans_after_a_failover() -> None:
         with Daemon() as first:
             first.wait_until_it_leads()
             first.refresh()
-            (resumed,) = [name for name, state in states(first).items() if state == "interrupted"]
+            (resumed,) = states(first).keys() - before - {failed}
+            assert states(first)[resumed] == "interrupted"
             cluster.wait_until(lambda: not first.going())
             run([PROGRAMS / "htoolsctl", "resume", resumed], node="node1")
             fail_over(second)
             cluster.wait_until(lambda: failed in states(second))
             assert states(second)[failed] == "failed"
             assert resumed not in states(second)
-            assert not [each for each in second.status()["attention"] if each["kind"] == "plan"]
+            plans = [each for each in second.status()["attention"] if each["kind"] == "plan"]
+            assert all(before.issuperset(each["names"]) for each in plans)
             shown = start((PROGRAMS / "htoolsctl", "plan", failed), "node2").communicate()[0]
             assert "migrate" in shown.lower()
             assert "error" in shown
