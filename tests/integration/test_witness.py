@@ -71,7 +71,7 @@ def claimed(daemon: Daemon, name: str, nodes: list[str]) -> None:
 
 
 @pytest.mark.parametrize("answers", ["theirs", "ours"])
-def test_claims_fit_the_answer_that_ganeti_gets(answers: str) -> None:
+def test_ganeti_gets_an_answer_that_fits_the_claims(answers: str) -> None:
     """Also if the witness hangs, prints for ever, or is killed."""
     with Daemon(f'{CONFIG}answers = "{answers}"') as daemon:
         for number, body in enumerate((HAIL, "exec sleep 1000", "exec yes", "kill -9 $$")):
