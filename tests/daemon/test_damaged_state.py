@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ganeti_htools.recording.files import SUFFIX
 from ganeti_htools.version import VERSION
 from tests.daemon.planning import call, ctl, known
 from tests.support.programs import Daemon, hail, request_file, running, small_cluster, wait_until
@@ -17,7 +18,7 @@ from tests.support.states import CONFIG, STATES
 
 
 def restore(state: Path) -> list[Path]:
-    """Make a state directory as a daemon has left it, and return its files."""
+    """Make a state directory as a daemon has left it, and return the files that a daemon reads."""
     shutil.copytree(STATES / VERSION, state)
     for dump in state.glob("*.sql"):
         with closing(sqlite3.connect(dump.with_suffix(".sqlite"))) as database:
@@ -28,7 +29,7 @@ def restore(state: Path) -> list[Path]:
     (state / "standby.data").write_text(
         "group1|uuid-1|preferred||\n\nn0|1|0|1|9|9|6|N|uuid-1|64||N|0|1|1.0\n\n\n\n"
     )
-    return [path for path in state.rglob("*") if path.is_file()]
+    return [path for path in state.rglob("*") if path.is_file() and path.suffix != SUFFIX]
 
 
 def works(daemon: Daemon, directory: Path) -> None:

@@ -85,7 +85,7 @@ def test_search_ends_early_where_places_have_many_pairs(monkeypatch: pytest.Monk
     cluster, counts = by_hand.cluster(dict.fromkeys(names, 5_000), rows), []
     for pairs in (10_000, 1):
         monkeypatch.setattr(making_room, "PAIRS", pairs)
-        with mock.patch.object(making_room, "place", wraps=place_instance) as spy:
+        with mock.patch.object(making_room, "place_instance", wraps=place_instance) as spy:
             with pytest.raises(RequestFailed, match="the search ended after 60 tries"):
                 plan(cluster, options)
             counts.append(spy.call_count)

@@ -91,9 +91,11 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @asynccontextmanager
-async def started(directory: Path, told: list[str], **config: Any) -> AsyncIterator[Service]:
+async def started(
+    directory: Path, told: list[str], master: str = "another", **config: Any
+) -> AsyncIterator[Service]:
     """A daemon that is ready; it must have ended afterwards."""
-    (directory / "ssconf_master_node").write_text("another")
+    (directory / "ssconf_master_node").write_text(master)
     settings = Config(socket=str(directory / "socket"), state_dir=str(directory / "state"), **config)
     with structlog.testing.capture_logs() as log:
         daemon = Service(settings, log, told, trio.Event())
@@ -215,7 +217,7 @@ async def test_defect_in_a_task_is_named_and_the_task_begins_again(
     monkeypatch.setattr(tasks, "_found", {})
     monkeypatch.setattr(tasks, "_FIRST_PAUSE", 0.01)
     monkeypatch.setattr(where, attribute, fail_once)
-    async with started(tmp_path, told) as daemon:
+    async with started(tmp_path, told, "here") as daemon:
         await daemon.until(lambda: begun > 1)
         status = await daemon.status()
         assert [(each["task"], each["count"]) for each in status["defects"]] == [(name, 1)]
