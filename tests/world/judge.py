@@ -443,9 +443,11 @@ def cried_wolf(record: Record) -> Iterator[str]:
 def masterless(record: Record) -> Iterator[str]:
     """A daemon that does not know for long that its node is the master, or does not follow Ganeti again."""
     since, well, told = dict[str, float](), 0.0, set[str]()
-    hosts = {call["id"]: call["host"] for call in record if call["what"] == "call"}
+    hosts = dict[int, str]()  # of calls, whose ids come again
     for entry in record:
-        if entry["what"] == "role":
+        if entry["what"] == "call":
+            hosts[entry["id"]] = entry["host"]
+        elif entry["what"] == "role":
             since.pop(entry["host"], None) if not entry["master"] else since.setdefault(
                 entry["host"], entry["t"]
             )
