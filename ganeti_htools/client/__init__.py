@@ -1,4 +1,4 @@
-"""How programs talk to htoolsd (``docs/python-api.md``). It needs the standard library only."""
+"""The way of programs to htoolsd (``docs/python-api.md``). It needs the standard library only."""
 
 from ganeti_htools.client.answers import DecisionAnswer, PlanAnswer, PlanSummary, StatusAnswer
 from ganeti_htools.client.calls import CallRefusedError, NoReplyError

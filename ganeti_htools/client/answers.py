@@ -1,4 +1,4 @@
-"""What the daemon answers: the keys that programs may rely on. ``schemas/`` has all of them."""
+"""Answers of the daemon: the keys that programs may rely on. ``schemas/`` has all of them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict

@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 
 
 class Pause(NamedTuple):
-    """What a step waits for: a socket, to be read or written, at most for some seconds; or these seconds."""
+    """Pause of a step: a socket, to be read or written, at most for some seconds; or these seconds."""
 
     seconds: float
     on: socket.socket | None = None

@@ -11,7 +11,7 @@ PLANNING = 3600.0  # seconds; a plan of an earlier daemon is made again before i
 
 
 class DaemonAddress:
-    """Where the daemon is: the path of its socket."""
+    """Address of the daemon: the path of its socket."""
 
     def __init__(self, path: str = "") -> None:
         self.path = path or default_socket()
